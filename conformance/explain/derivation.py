@@ -57,6 +57,7 @@ class Rank:
         available: bytes that were available.
         places: of its layers by name; empty where the target does not say.
         layers: the names of its own layers.
+        ended: the exception that its allocation ends with; empty where it ends with none.
     """
 
     blocks: int
@@ -64,6 +65,7 @@ class Rank:
     available: int
     places: Mapping[str, Place]
     layers: frozenset[str] = frozenset()
+    ended: str = ""
 
 
 @dataclass(frozen=True)
@@ -348,8 +350,9 @@ def _aligned(derived: Derived) -> Iterator[str]:
 
 def _own_layers(derived: Derived) -> Iterator[str]:
     for number, rank in enumerate(derived.ranks):
+        ends = f" ({rank.ended} when it allocates them)" if rank.ended else ""
         for name in sorted(rank.places.keys() - rank.layers) if rank.layers else ():
-            yield f"rank {number} has pages for {name}, which is on another rank"
+            yield f"rank {number} has pages for {name}, which is on another rank{ends}"
         if missing := sorted(rank.layers - rank.places.keys() if rank.places else ()):
             yield f"rank {number} has no pages for its own {missing[0]}"
 

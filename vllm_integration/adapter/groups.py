@@ -49,7 +49,10 @@ def kv_cache_spec(
     ``quantized``, to 8 bits.
     """
     name = NAMES[group.kind][1] if group.prefix_cacheable else OPTING_OUT
-    values = base_values(group) | {"num_speculative_blocks": num_speculative_blocks}
+    values = base_values(group) | {
+        "num_speculative_blocks": num_speculative_blocks,
+        "is_draft": group.eagle,
+    }
     if quantized:
         # How caches are made that a checkpoint or --kv-cache-dtype quantizes to fp8.
         values["dtype"] = torch_type("uint8")

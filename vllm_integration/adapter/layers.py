@@ -4,7 +4,7 @@ Each layer gets the target's own spec of its sort; engine core, planner and pool
 Imported in the worker process only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -56,12 +56,47 @@ class Workers:
         """One layout, the same on each rank."""
         return [[self.layout] for _ in self.specs]
 
+    def set_kv_cache_layout(self, layout: str, *_: Any) -> None:
+        """Note what start-up has chosen."""
+        self.layout = layout
+
     def initialize_from_config(self, configs: Any) -> None:
         """Note what the ranks are given."""
         self.configs = configs
 
+    def allocate(self, config: Any) -> None:
+        """Allocate what a rank is given as its model runner does, but on no device."""
+        from vllm.v1.worker import utils
+
+        # Up to 0.28 this is a method of the model runner, which needs a device.
+        if hasattr(utils, "allocate_kv_cache"):
+            import torch
+            from vllm.v1.kv_cache_layout import KVCacheLayout
+
+            utils.allocate_kv_cache(config, torch.device("meta"), KVCacheLayout[self.layout])
+
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
+
+
+class OneWorker(Workers):
+    """One rank that has a layer of each group of a configuration, and memory for its blocks."""
+
+    def __init__(self, config: Any, offloaded: int | None) -> None:
+        groups = config.kv_cache_groups
+        specs = {name: group.kv_cache_spec for group in groups for name in group.layer_names}
+        page = max(spec.page_size_bytes for spec in specs.values())
+        super().__init__([specs], [config.num_blocks * page], "LBNHC")
+        self._offloaded = offloaded
+
+    def initialize_from_config(self, configs: Any) -> None:
+        """Allocate them."""
+        for each in configs:
+            self.allocate(each)
+
+    def get_simple_cpu_offload_num_blocks(self) -> int | None:
+        """Blocks of host memory."""
+        return self._offloaded
 
 
 class LayeredExecutor(Workers):
@@ -104,7 +139,14 @@ class LayeredExecutor(Workers):
         """What start-up made of the layers."""
         of_rank = [dict(_placed(config)) for config in self.configs]
         ranks = tuple(
-            Rank(config.num_blocks, _pool_bytes(config), memory, places, frozenset(specs))
+            Rank(
+                config.num_blocks,
+                _pool_bytes(config),
+                memory,
+                places,
+                frozenset(specs),
+                self._ended(config, places.keys() - specs.keys()),
+            )
             for config, memory, places, specs in zip(
                 self.configs, self._to_be_used, of_rank, self.specs, strict=True
             )
@@ -132,6 +174,19 @@ class LayeredExecutor(Workers):
         pool = ranks[0].pool_bytes if len(ranks) == 1 else 1 << 62
         return Derived(setup, self.layers, members, pages, pool, None, ranks, unit)
 
+    def _ended(self, config: Any, foreign: Collection[str]) -> str:
+        """What ends a rank that is given pages of foreign layers; empty where it allocates them.
+
+        Raises what ends another rank.
+        """
+        try:
+            self.allocate(config)
+        except Exception as error:
+            if foreign:
+                return type(error).__name__
+            raise
+        return ""
+
 
 def _spec(interface: ModuleType, deployment: Deployment, group: Group, layers: Layers) -> Any:
     """The target's spec of a layer; its page is ``size`` times that of the smallest."""
@@ -158,8 +213,6 @@ def _unpadded(
     changes: dict[str, Any] = {"num_kv_heads": size}
     if group.kind is GroupKind.MAMBA:
         changes = {"shapes": ((2 * size * group.block_size,),)}
-    if _DRAFT in parameters_of(type(spec)):
-        changes[_DRAFT] = group.eagle
     if keeps == "keys and values":
         return replace(spec, **changes)
     windowed = keeps == "latents" and group.kind is GroupKind.SLIDING_WINDOW

@@ -9,13 +9,15 @@ lacks another.
 import copy
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import zip_longest
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from hitproof.conformance.explain.derivation import PROBED
 from hitproof.conformance.explain.reuse import CacheSetup
@@ -46,7 +48,7 @@ from hitproof.vllm_integration.adapter.host_pool import (
     has_host_pools,
 )
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
-from hitproof.vllm_integration.adapter.layers import ALIGNMENT, LayeredExecutor
+from hitproof.vllm_integration.adapter.layers import ALIGNMENT, LayeredExecutor, OneWorker
 from hitproof.vllm_integration.adapter.running_scheduler import (
     ADAPTIVE,
     ENCODED,
@@ -82,25 +84,7 @@ _AT_MOST = "max_num_scheduled_tokens"
 _WATERMARK = "watermark"
 _STAGGERED = "next_decode_eligible_step"
 _SKIPPED = "get_num_skipped_tokens"
-
-
-class _Executor:
-    """What workers answer at start-up: the layers' specs; nothing else concerns a scheduler."""
-
-    def __init__(self, specs: dict[str, Any], offloaded: int | None = None) -> None:
-        self._specs, self._offloaded = specs, offloaded
-
-    def get_simple_cpu_offload_num_blocks(self) -> int | None:
-        return self._offloaded
-
-    def get_kv_cache_specs(self) -> list[dict[str, Any]]:
-        return [self._specs]
-
-    def determine_available_memory(self) -> list[int]:
-        return [1 << 40]
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
+_GROUPS = "get_global_kv_cache_groups"
 
 
 class VllmSchedulers:
@@ -225,6 +209,8 @@ class VllmSchedulers:
 
         made = copy.copy(self._base)
         made.model_config = model_config(deployment.max_model_len)
+        name = "the Hugging Face configuration of the model"
+        made.model_config.hf_config = StandIn(name, model_type="")
         for name, ranks in (
             *((name, getattr(deployment, name)) for name in _CONTEXT_PARALLEL),
             (_PIPELINE, deployment.ranks),
@@ -367,8 +353,6 @@ class VllmSchedulers:
                 config = config_of(self.interface, deployment, interval)
                 return self.start_with(deployment, vllm_config, config)
             with self.groups_config(deployment, vllm_config) as config:
-                if deployment.connector is not None and deployment.connector.offloads:
-                    transfers.laid_out(self.interface, config)
                 return self.start_with(deployment, vllm_config, config)
 
     def _check_replays(self, deployment: Deployment) -> None:
@@ -390,12 +374,17 @@ class VllmSchedulers:
     ) -> VllmScheduler:
         """A scheduler of what the target derives from layers."""
         try:
-            started = self.start_with(deployment, vllm_config, None, executor)
+            return self._derived(deployment, vllm_config, executor)
         except StartupRefused:
             raise
         except Exception as error:  # to the user, it does not start
             crash = crash_of(error)
             raise StartupRefused(f"{type(crash).__name__}: {crash}"[:300]) from error
+
+    def _derived(
+        self, deployment: Deployment, vllm_config: Any, executor: LayeredExecutor
+    ) -> VllmScheduler:
+        started = self.start_with(deployment, vllm_config, None, executor)
         engine = started.engine
         setup = CacheSetup(
             engine.groups,
@@ -418,8 +407,6 @@ class VllmSchedulers:
             made = self.vllm_config(deployment)
         hybrid = deployment.disable_hybrid_kv_cache_manager
         made.scheduler_config.disable_hybrid_kv_cache_manager = hybrid
-        name = "the Hugging Face configuration of the model"
-        made.model_config.hf_config = StandIn(name, model_type="")
         return made, LayeredExecutor(self.interface, deployment)
 
     def start_with(
@@ -500,28 +487,52 @@ class VllmSchedulers:
         """
         core = self.core
         engine = object.__new__(attribute(core, "EngineCore"))
-        given: dict[str, Any] = {}
-        engine.model_executor = executor
-        if executor is None:
-            groups = config.kv_cache_groups
-            engine.model_executor = _Executor(
-                {name: group.kv_cache_spec for group in groups for name in group.layer_names},
-                transfers.num_offloaded(vllm_config),
-            )
-            given = {
-                "get_kv_cache_configs": lambda *_, **__: [config],
-                "get_global_kv_cache_groups": lambda *_, **__: groups,
-                "resolve_kv_cache_layout": lambda *_, **__: StandIn("KVCacheLayout", name="NHD"),
-            }
-        with _replaced(core, given):
+        engine.model_executor = executor or OneWorker(config, transfers.num_offloaded(vllm_config))
+        with ExitStack() as replaced:
+            if executor is None:
+                owner, name = self.grouping
+                own = attribute(owner, name)
+                grouped = regrouped(own, config.kv_cache_groups)
+                replaced.enter_context(patch.object(owner, name, grouped))
+            if hosted := bool(getattr(config, "hisparse_host_num_blocks", 0)):
+                # HiSparse sizes its pools by layers of sparse models, of which there are none here.
+                replaced.enter_context(
+                    patch.object(core, "get_kv_cache_configs", lambda *_, **__: [config])
+                )
             found = engine._initialize_kv_caches(vllm_config)
         if isinstance(found, tuple):
             vllm_config.cache_config.num_gpu_blocks, *_, found = found
         fits = attribute(self.utils, "get_max_concurrency_for_kv_cache_config")
-        # Of layers, start-up itself says whether they fit.
-        if executor is None and fits(vllm_config, found) < 1:
+        if hosted and fits(vllm_config, found) < 1:
             raise StartupRefused("the pool is too small for one request of max_model_len tokens")
         return found
+
+    @property
+    def grouping(self) -> tuple[ModuleType, str]:
+        """Where start-up finds the function that groups layers."""
+        own = hasattr(self.core, _GROUPS)
+        return (self.core, _GROUPS) if own else (self.utils, "get_kv_cache_groups")
+
+
+def regrouped(own: Callable[..., Any], groups: list[Any]) -> Callable[..., Any]:
+    """The target's ``own`` grouping of layers; these groups where it makes others.
+
+    Larger models have such groups. Of a layer each, it may join them, or give them larger blocks.
+    """
+
+    def grouped(*args: Any, **keywords: Any) -> Any:
+        try:
+            found = own(*args, **keywords)
+        except (AssertionError, ValueError, NotImplementedError):
+            return groups
+        return found if _facts(found) == _facts(groups) else groups
+
+    return grouped
+
+
+def _facts(groups: list[Any]) -> list[tuple[Any, ...]]:
+    eagle = "is_eagle_group"
+    return [(each.layer_names, each.kv_cache_spec, getattr(each, eagle, False)) for each in groups]
 
 
 def _without_sessions(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]]:
@@ -595,19 +606,6 @@ def _refusals() -> Iterator[None]:
     # Its validation raises these. Any other exception is no refusal, and is reported as it is.
     except (AssertionError, ValueError, NotImplementedError) as error:
         raise StartupRefused(f"{type(error).__name__}: {error}"[:300]) from error
-
-
-@contextmanager
-def _replaced(owner: Any, given: Mapping[str, Any]) -> Iterator[None]:
-    """Attributes of a module, where it has them, as given."""
-    before = {name: getattr(owner, name) for name in given if hasattr(owner, name)}
-    for name in before:
-        setattr(owner, name, given[name])
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
 
 
 @contextmanager

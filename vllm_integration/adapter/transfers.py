@@ -68,17 +68,6 @@ def num_offloaded(vllm_config: Any) -> int | None:
     return number
 
 
-def laid_out(interface: Any, config: Any) -> None:
-    """Give a ``KVCacheConfig`` the tensors by which the connector sizes its memory."""
-    page = max(group.kv_cache_spec.page_size_bytes for group in config.kv_cache_groups)
-    names = [name for group in config.kv_cache_groups for name in group.layer_names]
-    values = {"size": page * config.num_blocks, "layers": names, "layer_stride": 0}
-    made = call(
-        attribute(interface, "KVCacheTensor"), values | {"block_stride": page}, "KVCacheTensor"
-    )
-    config.kv_cache_tensors = [made]
-
-
 def reports_failed_loads() -> bool:
     """Whether a connector can report that a load has failed as a whole."""
     from vllm.v1.outputs import KVConnectorOutput

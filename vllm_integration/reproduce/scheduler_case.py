@@ -24,7 +24,7 @@ from hitproof.conformance.scheduling.transfers import CONNECTOR
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.adapter.inspection import attribute, recorded
-from hitproof.vllm_integration.adapter.layers import LayeredExecutor, Workers
+from hitproof.vllm_integration.adapter.layers import LayeredExecutor, OneWorker, Workers
 from hitproof.vllm_integration.adapter.running_scheduler import ENCODED, VllmScheduler
 from hitproof.vllm_integration.adapter.schedulers import ENCODER_BUDGET, VllmSchedulers
 from hitproof.vllm_integration.adapter.transfers import LOADING
@@ -83,8 +83,8 @@ _CONSTRAINED = (*_CONVERSING, scripted_engine.WholeEngine, scripted_grammars.Obe
 _TRANSFERRING = (scripted_engine.LoadingEngine, scripted_engine.HostPoolEngine)
 """Engines whose workers transfer pages."""
 
-_CAPACITY = ("kv_cache_size_tokens", "kv_cache_max_concurrency")
-"""What start-up notes in ``CacheConfig`` for logs only."""
+_NOTED = ("kv_cache_size_tokens", "kv_cache_max_concurrency", "kv_cache_layout")
+"""What start-up notes in ``CacheConfig``, and no scheduler reads."""
 
 _MODULE = "kv_connector_module_path"
 _START_UP_CODES = (Code.LAYERS_REFUSED, Code.DERIVED_GROUPS_WRONG)
@@ -236,6 +236,8 @@ class _Writer:
         classes: list[type] = [scripted_engine.Model]
         if self._executor is not None:
             classes.append(Workers)
+        elif self._is_for_want_of_room:
+            classes += [Workers, OneWorker]
         head, typing = ["import os"], "Any"
         if not self._ends_with_start_up:
             body += ["", *self._play()]
@@ -281,7 +283,7 @@ class _Writer:
         yield laid_out("vllm_config.scheduler_config = ", made)
         cache_config, fresh = self._vllm_config.cache_config, self._vllm.cache_defaults
         for name, value in vars(cache_config).items():
-            if name not in _CAPACITY and value != getattr(fresh, name, None):
+            if name not in _NOTED and value != getattr(fresh, name, None):
                 yield f"    vllm_config.cache_config.{name} = {literal(value)}"
         if deployment.max_loras is not None:
             made = values.call_of(self._made["LoRAConfig"])
@@ -335,8 +337,7 @@ class _Writer:
         else:
             yield "    block_size = hash_block_size = vllm_config.cache_config.block_size"
         if self._is_for_want_of_room:
-            yield f"    if {self._fits} < 1:"
-            yield "        return  # start-up refuses the deployment"
+            yield from self._start_up_checks()
         manager = call(values.imported(self._vllm.core.StructuredOutputManager), "vllm_config")
         named: dict[str, Node] = {
             "vllm_config": "vllm_config",
@@ -364,6 +365,25 @@ class _Writer:
         more = (str(ahead),) if ahead else ()
         yield "    init_none_hash(sha256)"
         yield laid_out("hasher = ", call(maker, "hash_block_size", "sha256", *more))
+
+    def _start_up_checks(self) -> Iterator[str]:
+        """The lines that end the test where start-up refuses the pool."""
+        if self._history.deployment.host is not None:
+            # HiSparse sizes its pools by layers of sparse models, of which a test has none.
+            yield f"    if {self._fits} < 1:"
+            yield "        return  # start-up refuses the deployment"
+        elif self._executor is None:
+            owner, name = self._vllm.grouping
+            grouping = literal(f"{owner.__name__}.{name}")
+            core = self._values.imported(self._vllm.core.EngineCore)
+            yield f"    core = object.__new__({core})"
+            yield "    core.model_executor = OneWorker(kv_cache_config, None)"
+            yield "    groups = kv_cache_config.kv_cache_groups"
+            yield "    try:"
+            yield f"        with patch({grouping}, lambda *_: groups):"
+            yield f"            core.{_START_UP}(vllm_config)"
+            yield "    except ValueError:"
+            yield "        return  # start-up refuses the deployment"
 
     def _derive(self, workers: LayeredExecutor) -> Iterator[str]:
         """The lines that have the target derive groups from layers."""
@@ -401,10 +421,8 @@ class _Writer:
         broken = next(each for each in broken_rules(derived) if each.rule.parameter == parameter)
         if broken.rule is Rule.OWN_LAYERS:
             yield from (f"    core.{_START_UP}(vllm_config)", "", *self._comment())
-            yield "    ranks = core.model_executor"
-            yield "    for specs, config in zip(ranks.specs, ranks.configs, strict=True):"
-            yield "        for tensor in config.kv_cache_tensors:"
-            yield "            assert specs.keys() >= set(tensor.layers)"
+            yield "    for config in core.model_executor.configs:"
+            yield "        core.model_executor.allocate(config)"
             return
         if broken.bound is None:
             raise CannotJudge("a test does not judge this of the groups that start-up derives")

@@ -356,7 +356,7 @@ MENDED = {
     "scheduler_derived_groups_wrong_own_layers": (
         PLACED,
         f"layer_name in group.layer_names and {PLACED}",
-        "ranks.configs",
+        "model_executor.allocate(config)",
     ),
     "image_encoded_again": (
         EVICTED,

@@ -382,3 +382,13 @@ def test_a_scheduler_that_asks_its_configuration_for_more(broken_copy: Copy) -> 
         "hitproof's stand-in for the Hugging Face configuration of the draft model has no "
         "attribute 'hidden_size', which vllm/v1/core/sched/async_scheduler.py:"
     ) in ran.stdout
+
+
+def test_start_up_has_a_block_to_spare_for_the_null_block(broken_copy: Copy) -> None:
+    """A pool that vLLM's own check refuses is not judged; without its null block it is played."""
+    reserved = "avail_mem - _pool_bytes_per_block_from_builder(builder, vllm_config, groups)"
+    root = broken_copy("0.33.0", {reserved: "avail_mem"})
+    history = KNOWN / "start_up_counts_no_null_block.json"
+    refused = hitproof("replay", history, "0.33.0")
+    assert "To serve at least one request with the model's max seq len" in refused.stderr
+    assert "request-never-finishes(way=room)" in hitproof("replay", history, root).stdout
