@@ -13,6 +13,7 @@ from hitproof.vllm_integration.targets.commits import (
     export,
     find_commit,
 )
+from hitproof.vllm_integration.targets.content import known
 from hitproof.vllm_integration.targets.descent import (
     Descent,
     by_content,
@@ -89,9 +90,12 @@ def held_as(target: Target, release: str | None) -> Target:
     if release is None:
         return target
     try:
-        return replace(target, version=number(Version(release)), inferred="--release")
+        version = number(Version(release))
     except ValueError:
         raise TargetError(f"{release!r} is no release; write one such as 0.33.0") from None
+    *_, newest = releases = known()
+    unknown = "" if version in releases else f", which is not on record; {newest} is the newest"
+    return replace(target, version=version, inferred=f"--release{unknown}")
 
 
 def _descending(text: str, root: Path, descent: Descent, announce: Callable[[str], None]) -> Target:

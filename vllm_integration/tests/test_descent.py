@@ -121,6 +121,13 @@ def test_the_user_knows_best(checkout: Path) -> None:
         held_as(target, "main")
 
 
+def test_a_release_that_is_not_on_record_is_said_to_be_none(checkout: Path) -> None:
+    committed(checkout, "v0.22.1")
+    target = held_as(resolve(str(checkout)), "9.9")
+    assert target.version == "9.9.0"
+    assert target.inferred.startswith("--release, which is not on record; 0.33.0 is the newest")
+
+
 def test_what_is_older_than_what_was_tested_is_announced(checkout: Path) -> None:
     committed(checkout, "v0.13.0")
     said: list[str] = []

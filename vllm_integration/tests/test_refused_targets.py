@@ -4,9 +4,11 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from hitproof.vllm_integration.sandbox.protocol import Failure
 from hitproof.vllm_integration.tests.conftest import (
     Judge,
     check_json,
@@ -15,6 +17,7 @@ from hitproof.vllm_integration.tests.conftest import (
     one_sentence,
     release,
 )
+from hitproof.vllm_integration.worker import main
 
 pytestmark = pytest.mark.usefixtures("real_interpreter")
 
@@ -59,6 +62,18 @@ def test_a_target_that_does_not_import(tmp_path: Path, text: str, sentence: str)
     result = hitproof("check", fake_checkout(tmp_path, text))
     assert result.returncode == 2
     assert sentence in one_sentence(result)
+
+
+def test_a_scheduler_that_does_not_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is imported when it is first asked."""
+
+    def asked(*_: Any) -> dict[str, Any]:
+        return {"code": compile("def", "vllm/v1/core/sched/scheduler.py", "exec")}
+
+    monkeypatch.setitem(main._OPERATIONS, "replay", asked)
+    with pytest.raises(main._Refused, match="failed with Syntax") as refused:
+        main._result(cast(Any, None), {"op": "replay"})
+    assert refused.value.kind is Failure.ENVIRONMENT
 
 
 def test_the_failure_is_in_the_json_too(tmp_path: Path) -> None:

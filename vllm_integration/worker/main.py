@@ -258,6 +258,10 @@ def _result(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
             f"{sys.executable} lacks the module 'coverage', which measures branches; install "
             f"hitproof[branches] there, or name another interpreter with --python",
         ) from error
+    except SyntaxError as error:  # the scheduler's modules are imported when they are asked for
+        raise _Refused(
+            Failure.ENVIRONMENT, f"importing {error.filename} failed with SyntaxError: {error}"
+        ) from error
 
 
 def _here(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
