@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import shorten
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -35,8 +36,10 @@ _MOST_EMPTY = 100
 _DRAFT = "is_draft"
 _TEXT_ONLY = "language_model_only"
 _MODALITIES = ("image", "video", "audio")
-_OURS = ("skip_tokenizer_init", "skip-tokenizer-init", "meta tensor")
-"""What messages name that comes from how engines are set up here, not from the user."""
+_OURS = ("skip_tokenizer_init", "skip-tokenizer-init", "meta tensor", "version of Transformers")
+"""What messages name that comes from what is installed and set up here, not from the user."""
+_MESSAGE = 300
+"""Characters of a message; some of the target's list all models that it has."""
 
 
 class Refused(Exception):
@@ -405,7 +408,7 @@ def _failure(error: Exception) -> Refused | OutOfReach:
     said = str(error)
     on_purpose = last.filename.startswith(own) and line.startswith(("raise", "assert"))
     missing = isinstance(error, (ImportError, OSError)) or any(each in said for each in _OURS)
-    if validates or (on_purpose and not missing):
+    if (validates or on_purpose) and not missing:
         if not said and isinstance(error, AssertionError):
             condition = line.removeprefix("assert").strip()
             return Refused(f"it asserts `{condition}` ({Path(last.filename).name}:{last.lineno})")
@@ -419,6 +422,7 @@ def _in_a_sentence(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if "validation error" not in line] or lines
     text = said[0].removeprefix("Value error, ").partition(" [type=")[0] if said else ""
+    text = shorten(text, _MESSAGE, placeholder=" ...")
     sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, ImportError):
         sentence += "; --python names an interpreter that has it"

@@ -128,7 +128,8 @@ def doctor(
     """Estimate prefix-cache hits for a model on a release, and explain misses.
 
     The target's own code reads the model's config.json and the arguments, groups the layers and
-    schedules requests; no weights and no GPU are needed. The exit code is 0 whatever is found.
+    schedules requests; no weights and no GPU are needed. The exit code is 0 whatever
+    hits are found, 2 where the target refuses the deployment, 3 where doctor cannot set it up.
     """
     directory = wanted_report(html, output)
     with failures(output):

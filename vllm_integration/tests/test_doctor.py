@@ -409,6 +409,8 @@ def test_whose_limit_it_is() -> None:
         "connector": (llama, offload),
         "encoder": (json.dumps(WHISPER), []),
         "text": (multimodal(), []),
+        "type": (json.dumps(json.loads(llama) | {"model_type": "unheard-of"}), []),
+        "architecture": (json.dumps(json.loads(llama) | {"architectures": ["Unheard"]}), []),
     }
     wanted = Wanted(read_model("llama-3-8b"), (), (600,), ANSWER, QUESTION)
     with Worker(resolve(NEWEST), sys.executable, 16 << 30) as worker:
@@ -424,7 +426,10 @@ def test_whose_limit_it_is() -> None:
         "draft model": "draft model",
         "connector": "out of reach",
         "encoder": "out of reach",
+        "type": "out of reach",
+        "architecture": "refused",
     }
+    assert len(answers["architecture"]["refused"]) < 400  # and not with all that there are
     assert answers["draft model"]["refused"] == "EagleLlamaForCausalLM"
     assert "--kv-offloading-size" in answers["connector"]["refused"]
     assert text["deployment"]["text_only"]
