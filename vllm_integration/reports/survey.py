@@ -29,6 +29,7 @@ _OPEN = {
     CauseStatus.LIMIT: "Limits of the design",
 }
 """How the sections of BUGS.md begin."""
+_UNREACHED = "Open, but reached by no known configuration of vLLM's own models and connectors,"
 
 _METHODS = {
     Method.CHECK: "an obligation of `hitproof check`, judged for every cache state up to a bound",
@@ -136,8 +137,9 @@ def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
         "`hitproof survey --format bugs` writes this page. Releases and cases are those of its",
         "survey; the surveyed releases are",
         f"{', '.join(versions)}.",
-        "A fault is open when the newest of them has it. Upstream's choices and limits of the",
-        "design are listed apart, with the place in vLLM that says so. The most severe come first.",
+        "A fault is open when the newest of them has it. Faults that no known configuration of",
+        "vLLM's own models and connectors reaches are listed apart, as are upstream's choices and",
+        "limits of the design, with the place in vLLM that says so. The most severe come first.",
         "",
     ]
     for title, group in grouped(releases, faults).items():
@@ -152,15 +154,20 @@ def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
 def grouped(releases: Sequence[Release], faults: Sequence[Fault]) -> dict[str, list[Fault]]:
     """The faults by the sections of BUGS.md that they are in.
 
-    Those that the last release has come first, apart by status, then those that only earlier ones
-    have. In each section the most severe come first; faults that no release has are left out.
+    Those that the last release has come first, apart by status and by whether they are reached,
+    then those that only earlier ones have. In each section the most severe come first; faults that
+    no release has are left out.
     """
     seen, newest = seen_in(releases, faults), releases[-1].version
-    found: dict[str, list[Fault]] = {f"{each} in {newest}": [] for each in (*_OPEN.values(), FIXED)}
+    reached, *others = _OPEN.values()
+    sections = (reached, _UNREACHED, *others, FIXED)
+    found: dict[str, list[Fault]] = {f"{each} in {newest}": [] for each in sections}
     for fault in faults:
         if fault.number in seen:
-            is_open = newest in seen[fault.number]
-            found[f"{_OPEN[fault.status] if is_open else FIXED} in {newest}"].append(fault)
+            section = _OPEN[fault.status] if newest in seen[fault.number] else FIXED
+            if section == reached and not fault.is_reached:
+                section = _UNREACHED
+            found[f"{section} in {newest}"].append(fault)
     for group in found.values():
         group.sort(key=lambda each: (_severity(seen[each.number], newest), each.number))
     return found

@@ -90,6 +90,11 @@ class Fault:
     same_cases: tuple[int, ...]
     signatures: frozenset[Signature]
 
+    @property
+    def is_reached(self) -> bool:
+        """Whether a configuration of vLLM's own models and connectors is known to reach it."""
+        return not self.reach.startswith("None known")
+
     def explains(self, signature: Signature, release: str) -> bool:
         """Whether a finding of that signature in that release comes from this fault."""
         own = self.releases.get(str(signature.defect), self.releases[""])
