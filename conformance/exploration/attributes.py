@@ -118,6 +118,8 @@ def is_readable(obj: Any, name: str) -> bool:
     read = kind.__getattribute__
     if type(read) is not types.FunctionType and read not in _READ:
         return False
+    if any(type(each) is not types.FunctionType for each in _definitions("__getattr__", kind)):
+        return False
     if name == "__dict__":
         return is_plain_class(kind)
     return all(map(_is_plain_read, _definitions(name, kind)))

@@ -25,6 +25,7 @@ from hitproof.conformance.exploration.canonical import (
     is_plain_class,
 )
 from hitproof.conformance.exploration.notes import Notes
+from hitproof.conformance.exploration.symbolic import OF_POOLS, SymbolicPool
 from hitproof.conformance.exploration.values import (
     CONTAINERS,
     NUMBERS,
@@ -36,6 +37,8 @@ from hitproof.conformance.exploration.values import (
 )
 
 _abc: Any = sys.modules["_abc"]
+_ITEMS: type = type({}.items())
+_HEAP = 1 << 9  # a flag of classes that are written in Python
 
 LOCK = type(threading.RLock())
 """Locks that a thread may always enter again: with one thread they decide nothing."""
@@ -85,8 +88,24 @@ def _visits_rest(notes: Notes, given: list[Any]) -> bool:
     return _visits(notes, given[1:])
 
 
+def _pairs(notes: Notes, given: list[Any]) -> bool:
+    """A dict, or pairs: an iterator makes those of it while it is visited."""
+    for each in given:
+        if type(each) in (list, tuple) and not all(type(pair) in (tuple, list) for pair in each):
+            return False
+        if type(each) not in (list, tuple, dict, zip, enumerate, _ITEMS):
+            return False
+    return _visits(notes, given)
+
+
+def _pairs_rest(notes: Notes, given: list[Any]) -> bool:
+    return _pairs(notes, given[1:])
+
+
 def _orders(notes: Notes, given: list[Any]) -> bool:
     """What is not known yet when elements are compared may be, or have, a block."""
+    if any(issubclass(type(each), type) for each in given):
+        return False  # a key, which C code calls
     others = [each for each in given if type(each) not in (FunctionType, types.GeneratorType)]
     if len(others) < len(given):
         notes.refuse("it orders what it computes meanwhile")
@@ -133,6 +152,8 @@ def _named(notes: Notes, given: list[Any]) -> bool:
     notes.attributes.reads(given[1])
     if holds_block(given[0]):
         notes.refuse("it looks into blocks")
+    if issubclass(type(given[0]), SymbolicPool) and given[1] not in OF_POOLS:
+        return False
     return is_readable(given[0], given[1])
 
 
@@ -158,7 +179,8 @@ _FUNCTIONS: dict[int, Rule] = {
         (_known, (bool, slice)),
         (_orders, (min, max, sorted)),
         (_visits, (any, all, sum, iter, list, tuple, zip, enumerate, reversed, itertools.islice)),
-        (_visits, (dict, set, frozenset, itertools.cycle)),
+        (_visits, (set, frozenset, itertools.cycle)),
+        (_pairs, (dict,)),
         (_any, (itertools.repeat, object, super)),
         (_moves, (next,)),
         (_kinds, (isinstance, issubclass)),
@@ -175,7 +197,8 @@ _METHODS: dict[tuple[type, str], Rule] = {
     for kind, rule, names in (
         (list, _any, "append insert pop clear copy reverse"),
         (list, _visits_rest, "extend"),
-        *((kind, _visits_rest, "update") for kind in (dict, set)),
+        (dict, _pairs_rest, "update"),
+        (set, _visits_rest, "update"),
         (list, _known, "index count remove"),
         (list, _orders, "sort"),
         (tuple, _known, "index count"),
@@ -259,15 +282,25 @@ def _call_type(notes: Notes, called: type, given: list[Any]) -> None:
         _call_function(notes, called, given)
     elif are_blocks(given):
         notes.refuse("it looks at what kind of block it has")
-    elif not (is_plain_class(called) and _is_made_in_python(called)) and not issubclass(
-        called, BaseException
-    ):
+    elif not (is_plain_class(called) and _is_made_in_python(called)) and not _is_error(called):
         notes.depend(f"it calls {called.__qualname__}")
 
 
 def _is_made_in_python(called: type) -> bool:
     """Whether C code looks at no argument of which objects of the class are made."""
     return not issubclass(called, tuple) or type(called.__new__) is FunctionType
+
+
+def _is_error(called: type) -> bool:
+    """Whether it is a class of exceptions, which no state shows, that makes them as usual."""
+    if not issubclass(called, BaseException) or type(called) is not type:
+        return False
+    own = [base for base in called.__mro__ if base.__flags__ & _HEAP]
+    made = [
+        vars(base)[name] for base in own for name in ("__new__", "__init__") if name in vars(base)
+    ]
+    made = [each.__func__ if type(each) is staticmethod else each for each in made]
+    return all(type(each) in (FunctionType, type(None)) for each in made)
 
 
 def _call_function(notes: Notes, called: Any, given: list[Any]) -> None:

@@ -160,6 +160,9 @@ class Canonical:
         return ("table", len(entries), tuple(misplaced))
 
     def _dict(self, entries: dict[Any, Any]) -> Any:
+        # A dict keeps the hash that a key once had, and the places in which equal keys are sought.
+        if any(map(_says_its_hash, entries)):
+            raise NotAlike("a dict has keys whose class says what equals them")
         items = dict.items(entries)
         return "dict", tuple([(self.value(key), self.value(each)) for key, each in items])
 
@@ -219,6 +222,13 @@ class Canonical:
 def _is_plain(element: Any) -> bool:
     kind = type(element)
     return kind in PLAIN or (kind is tuple and all(map(_is_plain, element)))
+
+
+def _says_its_hash(key: Any) -> bool:
+    kind = type(key)
+    if isinstance(key, tuple) and any(map(_says_its_hash, tuple.__iter__(key))):
+        return True
+    return is_plain_class(kind) and type(kind.__hash__) is types.FunctionType
 
 
 _COMPARISONS: dict[type, Any] = {
@@ -295,10 +305,12 @@ def _is_in_python(base: type, name: str, each: Any) -> bool:
         getattr(each, "__self__", None),
     ):
         return False
-    if kind in (staticmethod, classmethod, property):
-        each = each.fget if kind is property else each.__func__
-    special = name.startswith("__") and callable(each)
-    return not special or type(each) is types.FunctionType
+    if not (name.startswith("__") and name.endswith("__")):
+        return True
+    each = each.__func__ if kind in (staticmethod, classmethod) else each
+    # C code that looks for a method asks a descriptor, such as a property, and calls what it gives.
+    is_asked = callable(each) or hasattr(type(each), "__get__")
+    return not is_asked or type(each) is types.FunctionType
 
 
 def variables_of(obj: Any) -> Any:

@@ -65,5 +65,6 @@ def _live_before(instruction: dis.Instruction, live: frozenset[str]) -> frozense
     names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
     kinds = re.findall("(LOAD|STORE|DELETE)_FAST", instruction.opname)
     for name, kind in reversed(list(zip(names, kinds, strict=False))):
-        live = live | {name} if kind == "LOAD" else live - {name}
+        # To delete one that has no value is an error, so it asks whether there is one.
+        live = live - {name} if kind == "STORE" else live | {name}
     return live

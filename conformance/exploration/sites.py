@@ -17,7 +17,7 @@ from hitproof.conformance.exploration.bytecode import instructions, of_code
 from hitproof.conformance.exploration.calls import LOCK, call, iterated
 from hitproof.conformance.exploration.canonical import METACLASSES, is_enumeration, is_plain_class
 from hitproof.conformance.exploration.notes import Notes
-from hitproof.conformance.exploration.symbolic import SymbolicBlock
+from hitproof.conformance.exploration.symbolic import OF_POOLS, SymbolicBlock, SymbolicPool
 from hitproof.conformance.exploration.values import (
     CONTAINERS,
     NUMBERS,
@@ -34,8 +34,8 @@ _Make: TypeAlias = Callable[[Instruction, Instruction | None, CodeType], Site | 
 
 _NEWER = sys.version_info >= (3, 13)  # what is called comes first on the stack
 _SINGLE = frozenset({type(None), bool, type(Ellipsis)})
-_INNER = frozenset({"question", "index", "group_id", "is_null_block", "__class__", "_watch"})
-"""Attributes by which a block could be told from another."""
+_OF_BLOCKS = frozenset({"block_id", "is_null"})
+"""Attributes of blocks that say when they are read, and those that vLLM's have."""
 _NAMED = object()
 """What stands for arguments whose names are not known."""
 
@@ -71,11 +71,11 @@ def _is(notes: Notes, frame: FrameType) -> None:
 
 
 def _is_one_object(kind: type) -> bool:
-    """Whether states show which object of that type it is, and it is no block."""
-    if kind in (list, dict, set, FunctionType, object) or kind in METACLASSES:
-        return True
-    no_value = is_plain_class(kind) and not issubclass(kind, tuple)
-    return (no_value and not issubclass(kind, SymbolicBlock)) or is_enumeration(kind)
+    """Whether states show which object of that type it is.
+
+    Of what is compared by value they do not show whether it is one that the lookup did not make.
+    """
+    return kind is object or kind in METACLASSES or is_enumeration(kind)
 
 
 def _compares(notes: Notes, frame: FrameType) -> None:
@@ -215,7 +215,7 @@ def _formats(place: int) -> Site:
 
 def _calls(arguments: int, more: int, code: CodeType) -> Site:
     places = arguments + more
-    hashes = code.co_name == "__hash__"  # for C code, which shows it in the order of sets only
+    hashes = code.co_name == "__hash__"
 
     def site(notes: Notes, frame: FrameType) -> None:
         first, second, *given = frames.top(frame, places)
@@ -226,10 +226,19 @@ def _calls(arguments: int, more: int, code: CodeType) -> Site:
         else:
             called, given = first, [second, *given]
         kind = type(called)
-        if kind is not FunctionType and not (hashes and called is hash):
+        if kind is not FunctionType and not (hashes and called is hash and _is_for_c(frame)):
             call(notes, called, given)
 
     return site
+
+
+def _is_for_c(frame: FrameType) -> bool:
+    """Whether a frame gives what it calls for to C code; a hash shows in the order of sets only."""
+    after = [at for at in instructions(frame.f_code) if at > frame.f_lasti]
+    caller = frame.f_back
+    if not after or caller is None or frames.is_direct_call(caller, frame):
+        return False
+    return instructions(frame.f_code)[after[0]].opname == "RETURN_VALUE"
 
 
 def _calls_with_all(places: int) -> Site:
@@ -301,7 +310,6 @@ def _refuse_odd(notes: Notes, obj: Any, name: str) -> None:
 def _loads(instruction: Instruction, *_: object) -> Site:
     """An attribute is read, of whatever class."""
     name = instruction.argval
-    inner = name in _INNER
     seen: set[Any] = set()  # classes whose attribute of that name does no harm
 
     def site(notes: Notes, frame: FrameType) -> None:
@@ -309,8 +317,10 @@ def _loads(instruction: Instruction, *_: object) -> Site:
         kind = type(obj)
         if kind in seen:
             return
-        if inner and issubclass(kind, SymbolicBlock):
+        if name not in _OF_BLOCKS and issubclass(kind, SymbolicBlock):
             notes.refuse("it looks at what kind of block it has")
+        elif issubclass(kind, SymbolicPool) and name not in OF_POOLS:
+            notes.depend(f"it reads {name} of the pool")
         elif not is_readable(obj, name):
             notes.depend(f"it reads {kind.__qualname__}.{name}, which C code computes")
         elif kind is not super and not issubclass(kind, type):

@@ -21,6 +21,10 @@ _Candidate: TypeAlias = tuple[int, int, int]
 _Asked: TypeAlias = tuple[tuple[Question | None, ...], tuple[tuple[Question | None, int], ...]]
 
 
+OF_POOLS = frozenset({"get_cached_block", "hash_block_size", "null_block"})
+"""What lookups use of a pool."""
+
+
 class Forgotten(BaseException):
     """The run used something that merging forgets, or does what merging does not compare."""
 

@@ -44,11 +44,18 @@ def holds_block(obj: Any, depth: int = _DEPTH) -> bool:
 def is_known(obj: Any, depth: int = _DEPTH) -> bool:
     """Whether C code that compares the object, or asks it something, depends on its value alone.
 
-    That of a class written in Python is asked in Python, which is watched.
+    That of a class written in Python is asked in Python, which is watched, if the class says there
+    what equals it: otherwise only the same object does, and states do not show which one it is.
     """
     kind = type(obj)
-    if kind in SCALARS or is_plain_class(kind) or kind in METACLASSES or is_enumeration(kind):
+    if kind in SCALARS or kind in METACLASSES or is_enumeration(kind):
         return True
+    if is_plain_class(kind):
+        if type(kind.__eq__) is FunctionType:
+            return True
+        # As a tuple is: had it an ``__eq__`` of its own, that would be a function.
+        is_tuple = issubclass(kind, tuple)
+        return is_tuple and bool(depth) and all(is_known(each, depth - 1) for each in _parts(obj))
     if kind not in CONTAINERS and kind is not slice:
         return False
     return bool(depth) and all(is_known(each, depth - 1) for each in _parts(obj))

@@ -41,8 +41,10 @@ from hitproof.conformance.tests.wicked.lookups import (
     WICKED,
     Find,
     has,
+    hit,
     storing,
     strange_count,
+    wicked,
     wrong_if,
 )
 
@@ -1648,3 +1650,270 @@ def address_in_a_hash_of_a_method(pool: Any) -> bool:
 def address_in_order_of_a_frozen_set(pool: Any) -> bool:
     first, *_, last = frozenset(object() for _ in range(9))
     return first is last
+
+
+# What C code asks a class for, and what it looks at within what it is given.
+
+
+class _SizedByAProperty:
+    """C code calls what the property gives."""
+
+    def __init__(self, kept: list[int]) -> None:
+        self._kept = kept
+
+    @property
+    def __len__(self) -> Callable[[], int]:
+        return self._kept.__sizeof__
+
+
+@channel
+def capacity_by_the_length_of_an_object() -> Channel:
+    kept: list[int] = []
+    for _ in range(4):
+        kept.append(0)
+    sized: Any = _SizedByAProperty(kept)
+    size = len(sized)
+
+    def forget() -> None:
+        kept.append(0)
+        kept.pop()
+
+    return forget, lambda: len(sized) == size
+
+
+def _of_a_set(read: Callable[[set[int]], bool]) -> Channel:
+    kept: set[int] = set()
+
+    def forget() -> None:
+        for key in range(5):
+            kept.add(key)
+        for key in range(5):
+            kept.discard(key)
+
+    def strange() -> bool:
+        kept.add(8)
+        kept.add(1)
+        return read(kept)
+
+    return forget, strange
+
+
+@channel
+def order_of_a_set_that_is_a_pair() -> Channel:
+    made: Any = dict
+    return _of_a_set(lambda kept: [*made([kept])] == [8])
+
+
+@channel
+def order_of_a_set_that_updates() -> Channel:
+    made: Any = {}
+    return _of_a_set(lambda kept: [made.clear(), made.update([kept]), *made][2:] == [8])
+
+
+@channel
+def order_of_a_set_by_a_key() -> Channel:
+    return _of_a_set(lambda kept: len(min([kept, {3}], key=tuple)) == 1)
+
+
+@channel
+def address_by_a_key() -> Channel:
+    kept = [_plain, _other_plain]
+
+    def forget() -> None:
+        kept.reverse()
+
+    return forget, lambda: max(kept, key=str) is kept[1]
+
+
+class _Near:
+    """Equal to those beside it."""
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Near) and abs(self._place - other._place) <= 1
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@channel
+def place_of_a_key_in_a_dict() -> Channel:
+    """A key takes the place of one that is gone, so it is found first."""
+    first, second, third = _Near(5), _Near(1), _Near(3)
+    kept = {first: 0, second: 1}
+    del kept[first]
+    kept[third] = 2
+
+    def forget() -> None:
+        kept.clear()
+        kept[second] = 1
+        kept[third] = 2
+
+    return forget, lambda: kept[_Near(2)] == 2
+
+
+class _Rehashed:
+    number = 1
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+@channel
+def hash_that_a_key_once_had() -> Channel:
+    key = _Rehashed()
+    kept = {key: 0}
+
+    def forget() -> None:
+        kept.clear()
+        key.number = 2
+        kept[key] = 0
+        key.number = 1
+
+    return forget, lambda: key in kept
+
+
+class _Counted:
+    __getattr__: Any = staticmethod(sys.getrefcount)
+
+
+_counted: Any = _Counted()
+
+
+@channel
+def references_by_a_missing_attribute() -> Channel:
+    name, equal = "some_odd_name", "".join(("some_odd", "_name"))
+    kept = [name] * 50
+
+    def forget() -> None:
+        kept[:] = [equal] * 50
+
+    return forget, lambda: bool(_counted.some_odd_name > 40)
+
+
+class _Counting(type):
+    __call__ = sys.getrefcount
+
+
+class _CountedError(Exception, metaclass=_Counting):
+    pass
+
+
+@channel
+def references_by_a_class_of_errors() -> Channel:
+    name, equal = "".join(("abc", "def")), "".join(("abc", "def"))
+    kept = [name] * 50
+    count: Any = _CountedError
+
+    def forget() -> None:
+        kept[:] = [equal] * 50
+
+    return forget, lambda: bool(count(name) > 40)
+
+
+# Whether an object that is held is one that was there before.
+
+_plain, _other_plain = sorted([_Plain(), _Plain()], key=str)
+_lists: list[list[int]] = [[], []]
+
+
+class _Hashed:
+    last = 0
+
+    def __init__(self, kept: list[_Plain]) -> None:
+        self._kept = kept
+
+    def __hash__(self) -> int:
+        return hash(self._kept[0])
+
+
+class _KeepsItsHash(_Hashed):
+    def __hash__(self) -> int:
+        self.last = hash(self._kept[0])
+        return self.last
+
+
+_hash_of_plain = hash(_plain)
+
+
+def _one_of_two(strange: Callable[[list[_Plain]], bool]) -> Channel:
+    kept = [_plain]
+
+    def forget() -> None:
+        kept[0] = _other_plain
+
+    return forget, lambda: strange(kept)
+
+
+@channel
+def one_that_was_there_by_identity() -> Channel:
+    return _one_of_two(lambda kept: kept[0] is _plain)
+
+
+@channel
+def one_that_was_there_by_equality() -> Channel:
+    return _one_of_two(lambda kept: kept[0] == _plain)
+
+
+@channel
+def one_that_was_there_in_a_list() -> Channel:
+    return _one_of_two(lambda kept: _plain in kept)
+
+
+@channel
+def one_that_was_there_as_a_key() -> Channel:
+    return _one_of_two(lambda kept: {_plain: 1}.get(kept[0]) == 1)
+
+
+@channel
+def one_that_was_there_by_a_hash() -> Channel:
+    return _one_of_two(lambda kept: _Hashed(kept).__hash__() == _hash_of_plain)
+
+
+@channel
+def one_that_was_there_by_a_hash_that_is_kept() -> Channel:
+    def strange(kept: list[_Plain]) -> bool:
+        hashed = _KeepsItsHash(kept)
+        return len({hashed: 1}) == 1 and hashed.last == _hash_of_plain
+
+    return _one_of_two(strange)
+
+
+@channel
+def list_that_was_there() -> Channel:
+    kept = [_lists[0]]
+
+    def forget() -> None:
+        kept[0] = _lists[1]
+
+    return forget, lambda: kept[0] is _lists[0]
+
+
+@wicked
+def whether_a_variable_is_deleted(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """To delete a variable without a value is an error."""
+    mark: int
+    same = True
+    end = max(limit - len(PATTERN), 0)
+    for block in range(limit - 1, end - 1, -1):
+        same = has(pool, keys, block) == PATTERN[limit - 1 - block] and same
+    if not same or end < 2:
+        mark = 1
+    has(pool, keys, 0)
+    del mark
+    return hit(pool, keys, limit)
+
+
+@wicked
+def stored_inner_numbers(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    return wrong_if(strange_count(sum([block._number != 0 for block in table])), right, limit)
+
+
+@wicked
+def answers_of_the_pool(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    right = hit(pool, keys, limit)
+    missing = sum([not each for each in pool.real.answers.values()])
+    return wrong_if(missing == MANY, right, limit)
