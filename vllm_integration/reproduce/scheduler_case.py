@@ -112,8 +112,9 @@ def scheduler_case(
     try:
         test()
     except Exception as error:
-        crashes = violation.signature.divergence is Divergence.CRASH
-        if not (crashes or isinstance(error, AssertionError)):
+        signature = violation.signature
+        raises = Divergence.CRASH is signature.divergence or signature.code is Code.LAYERS_REFUSED
+        if not (raises or isinstance(error, AssertionError)):
             raise CannotJudge(f"a test of it raises {error!r:.200}") from error
         return Case(text, True, type(error).__name__)
     finally:
@@ -379,11 +380,14 @@ class _Writer:
             yield f"    core = object.__new__({core})"
             yield "    core.model_executor = OneWorker(kv_cache_config, None)"
             yield "    groups = kv_cache_config.kv_cache_groups"
-            yield "    try:"
-            yield f"        with patch({grouping}, lambda *_: groups):"
-            yield f"            core.{_START_UP}(vllm_config)"
-            yield "    except ValueError:"
-            yield "        return  # start-up refuses the deployment"
+            yield f"    with patch({grouping}, lambda *_: groups):"
+            for line in self._unless_refused(f"core.{_START_UP}(vllm_config)"):
+                yield f"    {line}"
+
+    def _unless_refused(self, statement: str) -> Iterator[str]:
+        """The lines that start up, or end the test."""
+        yield from ("    try:", f"        {statement}", "    except ValueError:")
+        yield "        return  # start-up refuses the deployment"
 
     def _derive(self, workers: LayeredExecutor) -> Iterator[str]:
         """The lines that have the target derive groups from layers."""
@@ -404,12 +408,13 @@ class _Writer:
         core = self._values.imported(self._vllm.core.EngineCore)
         yield f"    core = object.__new__({core})"
         yield laid_out("core.model_executor = ", call("Workers", "specs", memory, layout))
-        if not self._ends_with_start_up:
+        if self._is_for_want_of_room:
+            yield from self._unless_refused(f"kv_cache_config = core.{_START_UP}(vllm_config)")
+        elif not self._ends_with_start_up:
             yield f"    kv_cache_config = core.{_START_UP}(vllm_config)"
         elif self._violation.signature.code is Code.LAYERS_REFUSED:
             yield from self._comment()
-            yield f"    kv_cache_config = core.{_START_UP}(vllm_config)"
-            yield f"    assert {self._fits} >= 1"
+            yield f"    core.{_START_UP}(vllm_config)"
         else:
             yield from self._judge_groups()
 
