@@ -93,7 +93,11 @@ class Record:
         )
 
 
+def _ends(tokens: range) -> list[int]:
+    return [tokens.start, tokens.stop]
+
+
 def digest(value: Any) -> str:
-    """Equal for equal values of JSON, and for practical purposes only for these."""
-    text = json.dumps(value, separators=(",", ":"))
+    """Equal for equal values of JSON and ranges, and for practical purposes only for these."""
+    text = json.dumps(value, separators=(",", ":"), default=_ends)
     return blake2b(text.encode(), digest_size=6).hexdigest()

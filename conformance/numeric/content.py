@@ -77,10 +77,11 @@ class NumericContent(ContentModel):
         sign: Sign,
         every_state: bool = False,
         policy: LookaheadHorizon = LookaheadHorizon.HASHED,
+        replays: bool = False,
         *,
         report: Report,
     ) -> None:
-        super().__init__(engine, requests, sign, every_state, policy)
+        super().__init__(engine, requests, sign, every_state, policy, replays)
         self._numbers = Numbers(engine, requests, every_state, policy, report)
 
     def new_step_starts(self) -> None:

@@ -145,6 +145,7 @@ LAYOUT = Layout((Group(FULL, 2), Group(SLIDING, 1, 2, eagle=True), Group(MAMBA, 
 
 
 SHORT = Defect.of(Code.HIT_TOO_SHORT, run="whole", short="one")
+MISSED = Defect.of(Code.JUNCTION_NOT_HIT, found="nothing", retention="latest")
 
 
 def lookup_evidence(
@@ -164,7 +165,7 @@ TABLES = lookup_evidence(
     WINDOW, Divergence.UNSOUND, cached=(frozenset({0}),), spec_hit=2, actual_hit=2
 )
 JUNCTION = SharedPrefixEvidence(
-    Signature("retention_keeps_junctions", Divergence.LOST_HIT, SLIDING, False, SHORT),
+    Signature("retention_keeps_junctions", Divergence.LOST_HIT, SLIDING, False, MISSED),
     WINDOW,
     spec="",
     actual="",

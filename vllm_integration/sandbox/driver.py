@@ -150,8 +150,10 @@ class Asked(ABC):
                 return answer
             kind, text = Failure(answer["kind"]), str(answer["message"])
         except TimeoutError:
+            last = self._last_words()
             raise WorkerGone(
                 f"it did not return within {timeout:g} seconds; --timeout allows more"
+                f"{f' ({last})' if last else ''}"
             ) from None
         except EOFError:
             raise WorkerGone(self._ending()) from None
@@ -168,9 +170,12 @@ class Asked(ABC):
                 return "its process closed the connection"
             time.sleep(0.01)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_TAIL))
-        last = last_words(self._log.read(_LOG_TAIL).decode(errors="replace"))
+        last = self._last_words()
         return f"its process {how}" + (f"; its last words: {last}" if last else "")
+
+    def _last_words(self) -> str:
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_TAIL))
+        return last_words(self._log.read(_LOG_TAIL).decode(errors="replace"))
 
 
 class Copy(Asked):

@@ -1343,12 +1343,13 @@ def memo_of_equal_arguments() -> Channel:
 def names_of_arguments() -> Channel:
     """The key comes in a dict of arguments."""
     named: Any = {"key": id}
-    kept = [[0]]
+    first = [0]
+    kept = [first]
 
     def forget() -> None:
         kept[0] = [0]
 
-    return forget, lambda: max(*kept, [0], **named) is kept[0]
+    return forget, lambda: min(first, *kept, **named) is max(first, *kept, **named)
 
 
 # What all share.
