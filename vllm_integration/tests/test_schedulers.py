@@ -390,5 +390,5 @@ def test_start_up_has_a_block_to_spare_for_the_null_block(broken_copy: Copy) -> 
     root = broken_copy("0.33.0", {reserved: "avail_mem"})
     history = KNOWN / "start_up_counts_no_null_block.json"
     refused = hitproof("replay", history, "0.33.0")
-    assert "To serve at least one request with the model's max seq len" in refused.stderr
+    assert "start-up refuses the deployment (ValueError: To serve at least one" in refused.stdout
     assert "request-never-finishes(way=room)" in hitproof("replay", history, root).stdout
