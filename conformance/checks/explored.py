@@ -135,7 +135,7 @@ def _contradicts(request: Request[_E], paths: Sequence[Path]) -> dict[str, froze
     """The claims whose sentences the answers make false, with the signatures of these answers.
 
     Of the states of a path those are looked at that differ in how they are wrong, and the one in
-    which the most is cached, where a hit is the shortest beside what is due.
+    which the most is cached: there a hit falls shortest of the expected one.
     """
     contradicts: dict[str, frozenset[Signature]] = {}
     for path in paths:

@@ -73,7 +73,7 @@ def read_by(judged: Configuration | Layout, hit: Candidate) -> frozenset[Questio
 
 
 def can_resume(judged: Configuration | Layout, length: object, cached: frozenset[Question]) -> bool:
-    """Whether all is cached that attention reads of a hit of so many tokens, wherever it ends.
+    """Whether everything that attention reads of a hit of that length is cached, wherever it ends.
 
     By tokens, from the clauses of `spec.attention`.
     """

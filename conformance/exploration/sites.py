@@ -120,6 +120,9 @@ def _computes(places: int) -> Site:
     return site
 
 
+_computes_with_two = _computes(2)
+
+
 def _is_template(operands: list[Any]) -> bool:
     """Whether ``%`` fills a text with a value of which it makes a text."""
     return type(operands[0]) in (str, bytes) and not has_text(operands[-1])
@@ -135,7 +138,7 @@ def _computes_in_place(notes: Notes, frame: FrameType) -> None:
         if not is_plain_class(type(left)):
             notes.depend(f"it changes a {type(left).__qualname__}")
     else:
-        _computes(2)(notes, frame)
+        _computes_with_two(notes, frame)
 
 
 def _truth(notes: Notes, frame: FrameType) -> None:
@@ -271,7 +274,7 @@ def _always(site: Site) -> _Make:
 
 
 def _operator(instruction: Instruction, *_: object) -> Site:
-    return _computes_in_place if instruction.argrepr.endswith("=") else _computes(2)
+    return _computes_in_place if instruction.argrepr.endswith("=") else _computes_with_two
 
 
 def _truth_site(_: Instruction, before: Instruction | None, __: CodeType) -> Site | None:

@@ -189,8 +189,8 @@ RULES: dict[str, SanityRule] = {
             "target_behaves_as_its_release",
             "What is observed of a target is what the reference implementation of its release "
             "gives.",
-            "A difference that breaks no claim is nobody's fault. It is shown so that whoever "
-            "changes a policy sees that it has changed.",
+            "A difference that breaks no claim is no fault. It is shown so that the author of a "
+            "change of policy sees it.",
             ("KVCacheManager",),
         ),
         SanityRule(
@@ -273,8 +273,8 @@ RULES: dict[str, SanityRule] = {
             "connector_is_handed_the_blocks_of_its_tokens",
             "A KV connector is handed exactly the blocks and states of the tokens that it stores "
             "or loads.",
-            "It copies what it is handed under the keys of these tokens, and nobody compares the "
-            "two afterwards.",
+            "It copies what it is handed under the keys of these tokens, and the two are not "
+            "compared afterwards.",
             (
                 "KVCacheManager.get_block_ids_for_computed_tokens",
                 "KVCacheManager.take_boundary_state_offloads",

@@ -64,6 +64,16 @@ class Signature:
     eagle: bool
     defect: Defect
 
+    @staticmethod
+    def booked(
+        defect: Defect, divergence: str, kind: str, eagle: bool, claim: str = ""
+    ) -> "Signature":
+        """The signature under the claim or sanity rule that the defect decides on.
+
+        ``claim`` is what its judge names; see `hitproof.conformance.findings.codes.booked`.
+        """
+        return Signature(defect.booked(claim), divergence, kind, eagle, defect)
+
     def as_json(self) -> dict[str, Any]:
         """The signature as JSON; `from_json` reads it."""
         return {

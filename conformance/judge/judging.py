@@ -71,7 +71,7 @@ class Judge(LocalPrefixJudge):
         """
         kinds, eagle = self._kinds()
         defect = crash_defect(error)
-        signature = Signature(defect.booked(), Divergence.CRASH, kinds, eagle, defect)
+        signature = Signature.booked(defect, Divergence.CRASH, kinds, eagle)
         raised = f"{call} raises {error!r:.200}"
         tables: list[Part] = [Table(request, index, 0) for index in range(len(self._groups))]
         tables += map(Block, held)
@@ -91,7 +91,7 @@ class Judge(LocalPrefixJudge):
         defect = Defect(Code.TWO_CONTENTS_UNDER_KEY if shared else Code.TWO_KEYS_FOR_CONTENT)
         kinds, eagle = self._kinds()
         return Violation(
-            Signature(defect.booked(), divergence, kinds, eagle, defect),
+            Signature.booked(defect, divergence, kinds, eagle),
             "a key stands for one content, and a content has one key",
             f"{first} and {second}" if shared else first,
             damages=(Key(first),),
@@ -219,7 +219,7 @@ class Judge(LocalPrefixJudge):
         """An operation on the pool went wrong."""
         kinds, eagle = self._kinds()
         worst = worst_class(defect.code)
-        return Violation(Signature(defect.booked(), worst, kinds, eagle, defect), spec, actual)
+        return Violation(Signature.booked(defect, worst, kinds, eagle), spec, actual)
 
     def report(
         self, index: int, defect: Defect, spec: str, actual: str, expected: Expected | None
@@ -232,7 +232,7 @@ class Judge(LocalPrefixJudge):
         """The two managers differ, and neither violates the spec."""
         kinds, eagle = self._kinds()
         differs = Defect.of(Code.LOCKSTEP_DIFFERENCE, field=field, method=call)
-        signature = Signature(differs.booked(), Divergence.POLICY_CHANGE, kinds, eagle, differs)
+        signature = Signature.booked(differs, Divergence.POLICY_CHANGE, kinds, eagle)
         return Violation(signature, reference[:300], real[:300])
 
     def tables(
@@ -325,7 +325,7 @@ class Judge(LocalPrefixJudge):
         found = violated_invariants(self._engine, self._requests, self._prefixes, seen)
         for code, spec, actual, blocks in found:
             wrong_as = Defect(code)
-            signature = Signature(wrong_as.booked(), worst_class(code), kinds, eagle, wrong_as)
+            signature = Signature.booked(wrong_as, worst_class(code), kinds, eagle)
             evidence = tuple(self._may_explain(block, seen) for block in sorted(blocks))
             wrong: tuple[Part, ...] = tuple(map(Block, sorted(blocks)))
             if code in _OF_THE_BOOKS:

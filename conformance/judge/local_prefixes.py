@@ -74,8 +74,8 @@ class LocalPrefixJudge(LookupJudge):
             )
 
         def unsound(defect: Defect) -> Violation:
-            claim = defect.booked(_STATES_ONLY)
-            return violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, defect))
+            of = Divergence.UNSOUND
+            return violation(Signature.booked(defect, of, kinds, eagle, _STATES_ONLY))
 
         if skips and prefix.length:
             return unsound(Defect(Code.HIT_FOR_SKIPPING_REQUEST))

@@ -124,7 +124,7 @@ class LookupJudge:
             claim: str, divergence: Divergence, defect: Defect, damages: Iterable[Part] = ()
         ) -> Violation:
             return Violation(
-                Signature(defect.booked(claim), divergence, kinds, eagle, defect),
+                Signature.booked(defect, divergence, kinds, eagle, claim),
                 f"hit of {in_tokens(expected)}" + ("" if cap is None else f", at most {cap}"),
                 f"hit of {in_tokens(hit.length)}, tables {hit.tables}",
                 Served(request, expected) if cap is None else None,
@@ -498,7 +498,7 @@ class LookupJudge:
     ) -> Signature:
         """The signature of what is wrong with one group, an index; see `Defect.booked`."""
         eagle = bool(self._shapes[number].lookahead)
-        return Signature(defect.booked(claim), divergence, self._groups[number].kind, eagle, defect)
+        return Signature.booked(defect, divergence, self._groups[number].kind, eagle, claim)
 
     def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""

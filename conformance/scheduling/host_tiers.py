@@ -42,7 +42,7 @@ _Ranges = Mapping[str, tuple[int, int]]
 def violation(code: Code, spec: str, actual: str) -> Violation:
     """What is wrong with the host's pool, or with the pages that it backs."""
     defect = Defect(code)
-    signature = Signature(defect.booked(), worst_class(code), HOST, False, defect)
+    signature = Signature.booked(defect, worst_class(code), HOST, False)
     return Violation(signature, spec, actual)
 
 
@@ -102,7 +102,7 @@ class HostTiers:
 
     def _sign(self, group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
         del group
-        return Signature(defect.booked(claim), divergence, HOST, False, defect)
+        return Signature.booked(defect, divergence, HOST, False, claim)
 
     # --- one step, in the order of a worker ------------------------------------------------------
 

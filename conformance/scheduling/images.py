@@ -162,7 +162,7 @@ class EncoderOutputs:
                 )
                 divergence = Divergence.WRONG_DRAFTS if drafts else Divergence.CRASH
                 yield Violation(
-                    Signature(defect.booked(), divergence, SCHEDULER, False, defect),
+                    Signature.booked(defect, divergence, SCHEDULER, False),
                     f"the encoder's output of image {image.identifier}, tokens {image.offset} to "
                     f"{last - 1} of request {name}, is there when tokens {start} to {end - 1} are "
                     "computed",

@@ -104,4 +104,4 @@ class Offloading(ConnectorTransfers):
 
 def _signature(group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
     del group
-    return Signature(defect.booked(claim), divergence, CONNECTOR, False, defect)
+    return Signature.booked(defect, divergence, CONNECTOR, False, claim)

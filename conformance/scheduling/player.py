@@ -161,7 +161,7 @@ class _Player:
                 self._step += 1
         except Exception as error:  # whatever the target raises is its answer
             defect = crash_defect(crash_of(error))
-            signature = Signature(defect.booked(), Divergence.CRASH, SCHEDULER, False, defect)
+            signature = Signature.booked(defect, Divergence.CRASH, SCHEDULER, False)
             self._add(Violation(signature, "the step is planned", f"it raises {error!r:.200}"))
             self.outcome.ended = f"the scheduler raises {error!r:.200}"
         if not self.outcome.ended:

@@ -42,7 +42,7 @@ def violation(
     defect: Defect, spec: str, actual: str, expected: Expected | None = None
 ) -> Violation:
     """Where a whole scheduler is wrong, whatever groups it has."""
-    signature = Signature(defect.booked(), worst_class(defect.code), SCHEDULER, False, defect)
+    signature = Signature.booked(defect, worst_class(defect.code), SCHEDULER, False)
     return Violation(signature, spec, actual, expected)
 
 

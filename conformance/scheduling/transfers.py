@@ -244,7 +244,7 @@ class ConnectorTransfers:
 def _wrong(transfer: _Transfer, how: str, pages: frozenset[int], actual: str) -> Violation:
     defect = Defect.of(Code.TRANSFERRED_PAGE_USED, what=transfer.what, how=how)
     return Violation(
-        Signature(defect.booked(), Divergence.UNSOUND, CONNECTOR, False, defect),
+        Signature.booked(defect, Divergence.UNSOUND, CONNECTOR, False),
         f"page {min(pages)}, which a connector {transfer.what} for request {transfer.request}, is "
         "left alone",
         actual,
@@ -254,7 +254,7 @@ def _wrong(transfer: _Transfer, how: str, pages: frozenset[int], actual: str) ->
 def _outdated(name: str) -> Violation:
     defect = Defect.of(Code.CONNECTOR_RESET_WRONG, how="loads")
     return Violation(
-        Signature(defect.booked(), Divergence.UNSOUND, CONNECTOR, False, defect),
+        Signature.booked(defect, Divergence.UNSOUND, CONNECTOR, False),
         "after a reset nothing is loaded that the connector had before",
         f"that is loaded for request {name}",
     )

@@ -176,13 +176,17 @@ def test_a_hit_that_is_served_without_its_blocks_is_not_the_longest() -> None:
     assert set(result.statuses.values()) == {Status.REFUTED}
 
 
-def of_several_groups(judged: Judged, most: int, cached: Cached, answer: Any) -> Iterator[str]:
+def stated(
+    judged: Judged, most: int, cached: Cached
+) -> tuple[tuple[Group, ...], int, int, Callable[[int, int], bool]]:
+    """Groups, cap, horizon and what is held, as clauses of several groups take them."""
     cap, horizon = judged.reach(most, LookaheadHorizon.HASHED)
     groups = tuple(each.group for each in judged.looked_up)
+    return groups, cap, horizon, lambda number, block: (number, block) in cached
 
-    def held(number: int, block: int) -> bool:
-        return (number, block) in cached
 
+def of_several_groups(judged: Judged, most: int, cached: Cached, answer: Any) -> Iterator[str]:
+    groups, cap, horizon, held = stated(judged, most, cached)
     if isinstance(answer, Exception):
         yield "common_hit_is_the_longest"
         return
@@ -210,12 +214,7 @@ def test_lookups_of_several_groups(name: str) -> None:
 
 
 def of_local_prefixes(judged: Judged, most: int, cached: Cached, answer: Any) -> Iterator[str]:
-    cap, horizon = judged.reach(most, LookaheadHorizon.HASHED)
-    groups = tuple(each.group for each in judged.looked_up)
-
-    def held(number: int, block: int) -> bool:
-        return (number, block) in cached
-
+    groups, cap, horizon, held = stated(judged, most, cached)
     if isinstance(answer, Exception):
         yield "local_prefix_is_the_longest"
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hitproof.conformance.explain.reuse import Part
 from hitproof.vllm_integration.bundled import MODELS
@@ -289,22 +289,39 @@ def diagnose(
 def _refusal(model: Model, release: str, answer: dict[str, Any]) -> ModelError:
     """Why a deployment has no hits, whose limit that is, and what to do."""
     kind = OutOfReach if answer["end"] == "out of reach" else ModelError
-    said = _ENDS[answer["end"]].format(
+    said = _ENDS[answer["end"]].sentence.format(
         model=model.name, release=f"vLLM {release}", why=answer["refused"]
     )
     return kind(said)
 
 
+class _End(NamedTuple):
+    """How a deployment without hits is told of: alone, and where it is one of several."""
+
+    sentence: str
+    change: str
+
+
 _ENDS = {
-    "refused": "{release} refuses this deployment ({why}); change the arguments, or name another "
-    "--target",
-    "no progress": "{release} starts this deployment, but {why}; change the arguments, or name "
-    "another --target",
-    "out of reach": "doctor cannot set this deployment up, which says nothing about {release}: "
-    "{why}",
-    "draft model": "{model} is a draft model ({why}); name the model that it drafts for, and this "
-    "one in --speculative-config, as in "
-    '\'{{"method": "eagle", "model": "{model}", "num_speculative_tokens": 2}}\'',
+    "refused": _End(
+        "{release} refuses this deployment ({why}); change the arguments, or name another --target",
+        "vLLM refuses this deployment ({why})",
+    ),
+    "no progress": _End(
+        "{release} starts this deployment, but {why}; change the arguments, or name another "
+        "--target",
+        "vLLM starts this deployment, but {why}",
+    ),
+    "out of reach": _End(
+        "doctor cannot set this deployment up, which says nothing about {release}: {why}",
+        "doctor cannot set it up ({why})",
+    ),
+    "draft model": _End(
+        "{model} is a draft model ({why}); name the model that it drafts for, and this one in "
+        "--speculative-config, as in "
+        '\'{{"method": "eagle", "model": "{model}", "num_speculative_tokens": 2}}\'',
+        "vLLM takes it for a draft model ({why})",
+    ),
 }
 """The sentences about deployments without hits."""
 
@@ -350,17 +367,11 @@ def _without(arguments: Sequence[str], option: str) -> list[str]:
     return kept
 
 
-_SHORT = {
-    "refused": "vLLM refuses this deployment ({})",
-    "no progress": "vLLM starts this deployment, but {}",
-    "out of reach": "doctor cannot set it up ({})",
-    "draft model": "vLLM takes it for a draft model ({})",
-}
-
-
 def _change(what: str, rows: Sequence[dict[str, Any]], answer: dict[str, Any]) -> Change:
     if answer["refused"]:
-        return Change(what.strip("'"), refused=_SHORT[answer["end"]].format(answer["refused"]))
+        return Change(
+            what.strip("'"), refused=_ENDS[answer["end"]].change.format(why=answer["refused"])
+        )
     then = {(row["prompt"], row["reuse"]): row["hit"] for row in answer["rows"]}
     pairs = [(row, then.get((row["prompt"], row["reuse"]), row["hit"])) for row in rows]
     return Change(

@@ -70,19 +70,14 @@ def content_of(root: Path) -> Content:
     return found
 
 
-def distance(one: Content, other: Content) -> int:
-    """How many units only one of the two has."""
-    return len(_all_units(one) ^ _all_units(other))
-
-
 def nearest(content: Content, releases: Mapping[str, Content] | None = None) -> Nearest | None:
     """The release with the most in common; None where nothing is."""
     releases = known() if releases is None else releases
     units = _all_units(content)
     distances = {
-        release: distance(content, its)
+        release: len(units ^ own)
         for release, its in releases.items()
-        if units & _all_units(its)
+        if units & (own := _all_units(its))
     }
     if not distances:
         return None
@@ -100,7 +95,8 @@ def compared_with(content: Content, release: str) -> Nearest | None:
 def _compared(content: Content, release: str, its: Content, others: tuple[str, ...]) -> Nearest:
     paths = content.keys() | its.keys()
     different = sum(list(content.get(path, ())) != list(its.get(path, ())) for path in paths)
-    return Nearest(release, others, different, len(paths), distance(content, its))
+    units = len(_all_units(content) ^ _all_units(its))
+    return Nearest(release, others, different, len(paths), units)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Wicked lookups that carry one bit past a question, each through another corner of Python.
 
 The bit is whether the answers so far followed a pattern. Two runs that differ in it look alike to
-whoever does not look into that corner.
+an observer that ignores that place.
 """
 
 # ruff: noqa: ARG001, ARG005, C409, F841, RUF059  # what is made, or given, and not used is the point
