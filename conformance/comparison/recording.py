@@ -6,6 +6,7 @@ request, group and position that a block was allocated for, and the call. Keys g
 records are equal, and records are compared by a digest for each step.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from hitproof.conformance.comparison.records import (
     Record,
     StepRecord,
     digest,
+    in_json,
 )
 from hitproof.conformance.histories.json_format import write
 from hitproof.conformance.histories.naming import Name, Names, Prefixes
@@ -77,7 +79,7 @@ class Recorder:
         self.record.steps.append({name: digest(values) for name, values in step.items()})
         self.record.amounts.append(self._manager.take_amounts())
         if len(self.record.steps) - 1 == self._kept:
-            self.values = step
+            self.values = json.loads(in_json(step))
 
 
 class Recorded:

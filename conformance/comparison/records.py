@@ -97,7 +97,11 @@ def _ends(tokens: range) -> list[int]:
     return [tokens.start, tokens.stop]
 
 
+def in_json(value: Any) -> str:
+    """Values of JSON, and ranges by their ends, as a text."""
+    return json.dumps(value, separators=(",", ":"), default=_ends)
+
+
 def digest(value: Any) -> str:
     """Equal for equal values of JSON and ranges, and for practical purposes only for these."""
-    text = json.dumps(value, separators=(",", ":"), default=_ends)
-    return blake2b(text.encode(), digest_size=6).hexdigest()
+    return blake2b(in_json(value).encode(), digest_size=6).hexdigest()

@@ -32,6 +32,7 @@ from hitproof.conformance.exploration.search import (
     Node,
     Search,
     answered,
+    settled,
 )
 from hitproof.conformance.exploration.symbolic import Forgotten, Question, Space, SymbolicPool
 from hitproof.conformance.subject.failures import CannotJudge, InternalError
@@ -191,7 +192,7 @@ def replay(
         return question in cached
 
     pool = SymbolicPool(space, decide, number=number)
-    answer = answered(lookup, pool, max_length)
+    answer = settled(answered(lookup, pool, max_length))
     if pool.raised is not None:
         raise CannotJudge("lookup swallows exceptions that the block pool raises")
     return answer

@@ -237,7 +237,7 @@ class _Run:
             if error is not pool.raised:
                 raise CannotJudge(_SWALLOWS) from None
         else:
-            if pool.raised is not None:
+            if pool.raised is not None and answer is not pool.raised:
                 raise CannotJudge(_SWALLOWS)
         finally:
             if watch is not None:
@@ -245,7 +245,7 @@ class _Run:
         if isinstance(pool.raised, CannotJudge | Forgotten):
             raise pool.raised
         _let_go(pool.raised)
-        return answer
+        return None if answer is None else settled(answer)
 
     def _look_back(self, watch: Watch, answer: LookupAnswer | Exception | None) -> None:
         """What a finished run has left behind."""
@@ -337,15 +337,20 @@ def _let_go(error: BaseException | None) -> None:
 
 
 def answered(lookup: Lookup, pool: SymbolicPool, max_length: int) -> LookupAnswer | Exception:
-    """What a lookup returns or raises."""
+    """What a lookup returns or raises. It may be watched, so nothing is made of that yet."""
     try:
         return lookup(pool, max_length)
     except Exception as error:
-        return crash_of(error)
+        return error
 
 
 ENTRY = answered.__code__
 do_not_watch(ENTRY)
+
+
+def settled(answer: LookupAnswer | Exception) -> LookupAnswer | Exception:
+    """What a lookup returned, or the exception if it is its own. Raises `CannotJudge` if not."""
+    return crash_of(answer) if isinstance(answer, Exception) else answer
 
 
 def frames_of(innermost: FrameType) -> Iterator[FrameType]:

@@ -73,7 +73,8 @@ class Workers:
             import torch
             from vllm.v1.kv_cache_layout import KVCacheLayout
 
-            utils.allocate_kv_cache(config, torch.device("meta"), KVCacheLayout[self.layout])
+            layout = KVCacheLayout[self.layout]
+            utils.allocate_kv_cache(config, torch.device("meta"), layout)
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
@@ -83,8 +84,11 @@ class OneWorker(Workers):
     """One rank that has a layer of each group of a configuration, and memory for its blocks."""
 
     def __init__(self, config: Any, offloaded: int | None) -> None:
-        groups = config.kv_cache_groups
-        specs = {name: group.kv_cache_spec for group in groups for name in group.layer_names}
+        specs = {
+            name: group.kv_cache_spec
+            for group in config.kv_cache_groups
+            for name in group.layer_names
+        }
         page = max(spec.page_size_bytes for spec in specs.values())
         super().__init__([specs], [config.num_blocks * page], "LBNHC")
         self._offloaded = offloaded

@@ -294,7 +294,7 @@ class PagedEngine(Engine):
         self.pages = getattr(self, "pages", {})
         copies = getattr(output, "kv_cache_block_copies", None) or ()
         # As vLLM's worker does, read all sources before a target is written.
-        held = {copy.dst_block_id: self.pages.get(copy.src_block_id, {}) for copy in copies}
+        held = {each.dst_block_id: self.pages.get(each.src_block_id, {}) for each in copies}
         self.pages.update((target, dict(pages)) for target, pages in held.items())
         self.compute(chunks)
 
