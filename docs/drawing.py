@@ -56,11 +56,12 @@ def explained(
 def strips(explanation: Explanation, most: int = 2 * WIDE) -> tuple[Figure, ...]:
     """The strips of every set of groups."""
     return tuple(
-        Figure(_caption(each.looked_up), each.strip(each.cut(most))) for each in explanation.groups
+        Figure(caption(each.looked_up), each.strip(each.cut(most))) for each in explanation.groups
     )
 
 
-def _caption(looked_up: LookedUp) -> str:
+def caption(looked_up: LookedUp) -> str:
+    """Kind and sizes, in tokens, of groups that are looked up together."""
     group = looked_up.group
     sizes = (("block size", group.block_size), ("window", group.window), ("chunk", group.chunk))
     said = ", ".join(f"{what} {size}" for what, size in sizes if size is not None)

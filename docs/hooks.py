@@ -9,10 +9,9 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs import clauses, explorer, figures, headline, numbers, selftests, source, tables, themes
+from docs import clauses, figures, headline, numbers, selftests, source, tables, themes
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
-from docs.translation.expressions import CannotTranslate
 from hitproof.conformance.findings.strip_svg import STYLE
 from hitproof.conformance.findings.strips import ROLES, SIGNS
 from hitproof.spec.claims import CLAIMS
@@ -42,10 +41,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages and assets that are generated."""
     made = {"assets/strips.css": STYLE}
     try:
-        made["assets/explorer-spec.js"] = explorer.script()
         made["assets/no-script.css"] = themes.without_script()
         made |= dict(clauses.pages()) | dict(tables.pages())
-    except (NoPicture, source.NoSuchCode, NotWritable, CannotTranslate, themes.NoTheme) as error:
+    except (NoPicture, source.NoSuchCode, NotWritable, themes.NoTheme) as error:
         raise PluginError(str(error)) from error
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
@@ -110,9 +108,9 @@ def _environment() -> Environment:
         "numbers_shared": numbers.shared,
         "bounds": tables.bounds,
         "limits": tables.limits,
+        "hits": tables.hits,
         "signs": SIGNS,
         "roles": ROLES,
-        "explorer_form": explorer.form,
     }
     environment.globals.update(shared)
     return environment

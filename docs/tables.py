@@ -1,17 +1,24 @@
 """Tables that pages share with the command: releases and their faults, policies, and codes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
+from docs.drawing import caption, explained
 from docs.source import folded, listing, place
+from hitproof.conformance.explain.explanation import Explanation, shortest_prompt, usual_hit
+from hitproof.conformance.explain.reasons import in_words
 from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.conformance.findings.meaning import Meaning, Parameter
 from hitproof.conformance.findings.rules import RULES
 from hitproof.conformance.scope.grid import configurations
-from hitproof.conformance.scope.layouts import grid
+from hitproof.conformance.scope.layouts import Layout, grid, is_possible
 from hitproof.conformance.scope.limits import LIMITS
+from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import CLAIMS
+from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.reports.survey import document, table
 from hitproof.vllm_integration.survey.faults import load
@@ -48,6 +55,33 @@ def bounds() -> str:
             f"| at most {LONGEST_TAIL[profile]} blocks |"
         )
     return "\n".join(lines)
+
+
+def hits() -> str:
+    """What a hit of each model's layout needs, with EAGLE and without."""
+    lines = [
+        "| layout | alignment | hit | group | needs | with EAGLE |",
+        "|---|---|---|---|---|---|",
+    ]
+    for model in MODELS:
+        without, with_it = (_hit(model, eagle) for eagle in (False, True))
+        assert without is not None
+        row = [model.name, *map(in_tokens, (without.layout.alignment, without.length))]
+        for at, one in enumerate(without.groups):
+            drafted = "not possible" if with_it is None else in_words(with_it.groups[at].required)
+            row += [caption(one.looked_up), in_words(one.required), drafted]
+            lines.append(f"| {' | '.join(row)} |")
+            row = ["", "", ""]
+    return "\n".join(lines)
+
+
+def _hit(model: Model, eagle: bool) -> Explanation | None:
+    groups = tuple(replace(group, eagle=group.eagle and eagle) for group in model.groups)
+    layout = Layout(groups, 1, eagle, model.hash_block_size)
+    if not is_possible(layout):
+        return None
+    hit = usual_hit(layout)
+    return explained(groups, shortest_prompt(layout, LookaheadHorizon.HASHED, hit), eagle, hit)
 
 
 def limits() -> str:

@@ -21,7 +21,7 @@ MATERIALS = {"exclude": [[".md-code__nav"]]}
 OPTIONS = {"preload": False}
 """Style sheets are not fetched once more, which no browser allows of pages from disk."""
 SOME_PAGES = (
-    *("index", "example", "explorer", "clauses", "eagle_needs_tail_plus_one"),
+    *("index", "example", "hits", "clauses", "eagle_needs_tail_plus_one"),
     *("faults", "codes", "commands/check"),
 )
 
@@ -41,7 +41,7 @@ def violations(page: Page) -> list[str]:
     ("name", "scheme"),
     [
         *((name, "light") for name in SOME_PAGES),
-        *((name, "dark") for name in ("explorer", "eagle_needs_tail_plus_one", "commands/check")),
+        *((name, "dark") for name in ("hits", "eagle_needs_tail_plus_one", "commands/check")),
     ],
 )
 def test_axe_finds_nothing_on_the_site(

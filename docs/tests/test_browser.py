@@ -1,4 +1,4 @@
-"""The report and the explorer in a real browser: clicked through, with nothing said on the console.
+"""The report and the site in a real browser: clicked through, with nothing said on the console.
 
 `HITPROOF_SCREENSHOTS=DIR` keeps what was seen.
 """
@@ -133,56 +133,6 @@ def test_the_comparison_is_clicked_through(
 
 
 @everywhere
-def test_the_explorer_answers_what_is_typed_in(
-    browser: Browser, site: Path, size: tuple[int, int], scheme: Scheme
-) -> None:
-    with seen(browser, site / "explorer.html", size, scheme) as page:
-        shown, said = page.locator("#explorer-answer"), page.locator("#explorer-said")
-        assert "longest valid hit is 512 tokens" in said.inner_text()
-        assert "blocks 25 to 32" in shown.inner_text()
-        assert shown.locator("td.t").count() == 7
-        group = page.get_by_role("group", name="Group 1")
-        group.get_by_label("cached", exact=True).fill("0-27, 29-35")
-        assert "longest valid hit is 384 tokens" in said.inner_text()
-        assert "of which block 28 is not cached" in shown.inner_text()
-        assert "has_required_run" in shown.inner_text()
-        group.get_by_label("mask", exact=True).fill("0-27")
-        assert "missing from mask 1" in shown.inner_text()
-        group.get_by_label("mask", exact=True).fill("0-35")
-        assert "waste" in shown.inner_text()
-        page.get_by_label("EAGLE", exact=True).select_option("off")
-        assert shown.locator("td.L").count() == 0
-        group.get_by_label("block size", exact=True).fill("0")
-        assert "block size 0 is invalid" in said.inner_text()
-        assert shown.locator("section").count() == 0
-        group.get_by_label("block size", exact=True).fill("<b>")
-        assert "not '<b>'" in said.inner_text()
-        group.get_by_label("block size", exact=True).fill("32")
-        group.get_by_label("cached", exact=True).fill("registered")
-        group.get_by_label("mask", exact=True).fill("")
-        page.get_by_label("groups", exact=True).fill("3")
-        page.get_by_role("group", name="Group 2").get_by_label("kind").select_option("mamba")
-        assert shown.locator("section").count() == 3
-        assert_fits(page)
-
-
-def test_the_explorer_opens_what_a_link_names(browser: Browser, site: Path) -> None:
-    fragment = "#kind+0=full_attention&block+size+0=32&EAGLE=on&prompt=129&hit=96"
-    with seen(browser, site / "explorer.html", fragment=fragment) as page:
-        assert page.locator("#explorer-answer section").count() == 1
-        assert page.locator("td.p").count() == 2 * 3  # what it needs, and the longest hit
-        assert page.locator("td.L").count() == 2
-        page.get_by_label("hit", exact=True).fill("32")
-        again = page.evaluate("location.hash")
-        told = page.locator("#explorer-said").inner_text()
-    with seen(browser, site / "explorer.html", fragment=again) as page:
-        assert page.locator("#explorer-said").inner_text() == told
-        assert "hit of 32 tokens is valid" in told
-    with seen(browser, site / "explorer.html", fragment="#no-such=1") as page:
-        assert "no choice 'no-such'" in page.locator("#explorer-said").inner_text()
-
-
-@everywhere
 def test_a_clause_is_read(
     browser: Browser, site: Path, size: tuple[int, int], scheme: Scheme
 ) -> None:
@@ -233,16 +183,13 @@ def test_search_works_from_disk(browser: Browser, site: Path) -> None:
 @pytest.mark.parametrize(
     "breakage",
     [
-        ("assets/explorer-spec.js", "assets/no-such-file.js"),
-        ('id="explorer-said"', 'id="other"'),
+        ("assets/strips.css", "assets/no-such-file.css"),
         ("</body>", "<script>console.error('broken')</script></body>"),
         ("</body>", "<img src='https://example.invalid/x.png'></body>"),
     ],
 )
-def test_a_broken_explorer_is_noticed(
-    browser: Browser, site: Path, breakage: tuple[str, str]
-) -> None:
-    page, copy = site / "explorer.html", site / "broken.html"
+def test_a_broken_page_is_noticed(browser: Browser, site: Path, breakage: tuple[str, str]) -> None:
+    page, copy = site / "hits.html", site / "broken.html"
     text = page.read_text()
     assert breakage[0] in text
     copy.write_text(text.replace(*breakage))

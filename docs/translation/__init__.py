@@ -1,1 +1,0 @@
-"""The spec in the browser: Python functions of this repository, translated to JavaScript."""
