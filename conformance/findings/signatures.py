@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hitproof.conformance.findings.codes import MEANINGS, Defect, booked
-from hitproof.conformance.findings.former_prose import from_prose
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.rules import RULES, cited
 from hitproof.spec.claims import CLAIMS, Divergence
@@ -87,23 +86,16 @@ class Signature:
     def from_json(data: Mapping[str, Any]) -> "Signature":
         """Inverse of `as_json`.
 
-        The sentence is derived from the code, so the pattern is not read where there is a code.
-        What was written before there were codes has a pattern only, and what was written before
+        The sentence is derived from the code, so the pattern is not read. What was written before
         each finding cited a claim or a sanity rule may cite something else. Raises KeyError,
         ValueError or TypeError on anything else.
         """
         raw = dict(data)
         claim, divergence, kind, eagle = (raw.pop(name) for name in _BEFORE_THE_CODE)
-        pattern, code = raw.pop("pattern", None), raw.pop("code", None)
-        parameters = raw.pop("parameters", {})
+        raw.pop("pattern", None)
+        defect = Defect.read(raw.pop("code"), raw.pop("parameters", {}))
         if raw:
             raise TypeError(f"a signature has no {min(raw)}; remove it")
-        if code is not None:
-            defect = Defect.read(code, parameters)
-        elif pattern is not None:
-            defect = from_prose(pattern)
-        else:
-            raise KeyError("code")
         claim, kind = as_booked(claim, kind, defect.code, dict(defect.parameters))
         return Signature(claim, _divergence(divergence, defect), kind, eagle, defect)
 

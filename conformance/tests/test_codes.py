@@ -6,7 +6,6 @@ import re
 import string
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from hitproof.conformance.findings.codes import (
     worst_class,
 )
 from hitproof.conformance.findings.footprints import name_of, named_now
-from hitproof.conformance.findings.former_prose import from_prose
 from hitproof.conformance.findings.meaning import Code, Parameter
 from hitproof.conformance.findings.rules import RULES, Rule, SanityRule, cited
 from hitproof.conformance.findings.signatures import Signature
@@ -27,8 +25,6 @@ from hitproof.spec.claims import CLAIMS, Divergence
 HERE = Path(__file__).resolve().parent
 KEPT = "mask_keeps_every_reachable_block"
 NAMES = "cached_key_names_its_content"
-PROSE = json.loads((HERE / "former_prose.json").read_text())
-"""Every pattern that the ledger, the faults and the survey had before there were codes."""
 
 
 def values(parameter: Parameter) -> list[str]:
@@ -83,15 +79,6 @@ def test_each_defect_has_a_sentence_of_its_own_and_is_read_back() -> None:
             assert Signature.from_json(told) == signature
 
 
-@pytest.mark.parametrize("told", PROSE, ids=[each["pattern"] for each in PROSE])
-def test_former_sentences_are_read(told: dict[str, Any]) -> None:
-    defect = Defect.read(told["code"], told["parameters"])
-    assert from_prose(told["pattern"]) == defect
-    raw = {"claim": "block_pool", "divergence": "crash", "kind": "mamba", "eagle": False}
-    signature = Signature(defect.booked(), "crash", "mamba", False, defect)
-    assert Signature.from_json(raw | {"pattern": told["pattern"]}) == signature
-
-
 @pytest.mark.parametrize(
     ("parameters", "now"),
     [
@@ -105,36 +92,6 @@ def test_what_was_unsound_in_drafts_only_is_read_as_wrong_drafts(
     raw = {"claim": "common_hit_is_valid_for_every_group", "kind": "full_attention", "eagle": True}
     raw |= {"divergence": "unsound", "code": "group-lacks-block", "parameters": parameters}
     assert Signature.from_json(raw).divergence == now
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        *(each["pattern"] + "," for each in PROSE),
-        *(each["pattern"][:-1] for each in PROSE if not each["pattern"].startswith("raises ")),
-        "",
-        "raises",
-        "raises a ValueError",
-        "touch raises",
-        "raises {error}",
-        "raises ValueError, and more",
-        "lookahead-block-unregistered",
-        "lookahead block is not registered",
-    ],
-)
-def test_other_sentences_are_refused(sentence: str) -> None:
-    with pytest.raises(ValueError, match="name its code instead of the pattern"):
-        from_prose(sentence)
-
-
-def test_exceptions_keep_their_names() -> None:
-    assert from_prose("raises KeyError") == Defect.of(Code.RAISES_EXCEPTION, error="KeyError")
-    assert from_prose("touch raises KeyError") == Defect.of(
-        Code.RAISES_EXCEPTION, error="KeyError", method="touch"
-    )
-    assert from_prose("raises KeyError, with dense retention") == Defect.of(
-        Code.RAISES_EXCEPTION, error="KeyError", retention="dense"
-    )
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_an_entry_without_its_finding_is_stale(tmp_path: Path) -> None:
         (('"hit-too-short"', '"hit-to-short"'), "did you mean hit-too-short"),
         (('code = "hit-too-short"', 'code = "zzz"'), "see hitproof explain --codes"),
         (('code = "hit-too-short"', ""), "has no 'code'; add it"),
-        (('code = "hit-too-short"', 'pattern = "hit too short"'), "name its code instead"),
+        (('code = "hit-too-short"', 'pattern = "hit too short"'), "has no 'code'; add it"),
         (('code = "hit-too-short"', "code = 7"), "there is no code 7"),
         (('run = "cut", ', ""), "the code hit-too-short needs the parameter run; add it"),
         (('run = "cut"', 'run = "half"'), "cannot be 'half'; use one of whole, cut"),

@@ -138,14 +138,6 @@ def test_architecture_names_the_modules_beside_the_sub_packages() -> None:
             assert module.name == "__init__.py" or f"`{name}`" in ARCHITECTURE, name
 
 
-def test_where_modules_are_now() -> None:
-    _, _, moved = ARCHITECTURE.partition("## Where modules were")
-    rows = re.findall(r"^\| `([\w.]+)`.* \| `([\w.]+)` \|$", moved, flags=re.M)
-    assert len(rows) > 100
-    for old, new in rows:
-        assert find(new) is not None, old
-
-
 def test_a_module_that_is_not_there_is_noticed() -> None:
     with pytest.raises(NoSuchCode):
         find("conformance.judge.no_such")

@@ -559,7 +559,7 @@ def test_harm_without_a_fault_is_one_problem_at_the_only_change() -> None:
     assert len(as_sarif(sarif.diff_sarif(diff)).results) == 2
 
 
-@pytest.mark.parametrize("version", ["0.1.0", "0.2.0.dev0"])
+@pytest.mark.parametrize("version", ["0.1.0", "0.3.0.dev0"])
 def test_the_version_is_a_semantic_one(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: version)
     (run,) = sarif.refusal(Verdict.USAGE, "no such target")["runs"]
