@@ -57,16 +57,18 @@ lint: $(STAMP)
 
 $(VENV)/.ready: extras := dev
 $(VENV)/.ready-target: extras := dev,target
-$(VENV)/.ready $(VENV)/.ready-target: pyproject.toml
+$(VENV)/.ready $(VENV)/.ready-target: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hitproof needs Python 3.11 or later; name one with make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(extras)]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+	  --editable '.[$(extras)]'
 	touch $@
 
-# What the tests of a release ran with: `pip install --constraint requirements.lock hitproof[target]`
-# installs the same.
+# The versions that everything here is installed in: those that the tests ran with. To take newer ones,
+# upgrade them in .venv, run the tests, then this.
 lock: $(VENV)/.ready-target
 	$(BIN)/python -m pip freeze --exclude-editable | sed "s/+cpu$$//" > requirements.lock
+	touch $(STAMP)
 
 clean:
 	rm -rf $(VENV)
