@@ -115,8 +115,9 @@ class PromisedHits:
         ahead = self._engine.num_hash_lookahead_tokens
         if self._fine:
             kept = self._promises.tail(donor.name)
-            if kept + self._promises.lookahead_tokens > self._final(donor):
-                kept = 0  # its lookahead was not final when the request ended, and no other is kept
+            final = kept + self._promises.lookahead_tokens <= self._final(donor)
+            if kept >= tokens or not final:
+                kept = 0  # past what a resend may hit, or not final when it ended; no other is kept
         else:
             lookahead = self._promises.lookahead_tokens
             resend = tokens == prompt

@@ -41,7 +41,7 @@ from hitproof.conformance.subject.schedulers import (
     WasReset,
 )
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.releases.fine import HitGranularity
+from hitproof.spec.releases.fine import FineTail, HitGranularity
 
 SIZE = 4
 DEPLOYMENT = Deployment((Group(GroupKind.FULL_ATTENTION, SIZE),), 40, 64, 8, max_num_seqs=1)
@@ -592,6 +592,21 @@ def test_a_tail_inside_a_block_is_promised_where_its_lookahead_became_final(
     fine = JudgedPolicies(granularity=HitGranularity.FINE)
     promised = PromisedHits(engine, alike, fine)
     due = promised.due("c", [Donor("a", tokens, 16, frozenset({12, 16}))])
+    assert (due and due.tokens) == length
+
+
+@pytest.mark.parametrize(("tokens", "length"), [(16, None), (17, 16)])
+def test_what_is_kept_for_an_extension_is_not_promised_to_a_resend(
+    tokens: int, length: int | None
+) -> None:
+    """A resend of 16 tokens hits 15 at most, and no other boundary inside the blocks is kept."""
+    groups = tuple(Group(kind, 16) for kind in (GroupKind.FULL_ATTENTION, GroupKind.MAMBA))
+    engine = EngineConfiguration(groups, 45, 4, 40, 31)
+    content = tuple(range(17))
+    arrivals = {"a": Arrival(content[:16], (99,)), "b": Arrival(content[:tokens], (98,))}
+    fine = JudgedPolicies(granularity=HitGranularity.FINE, fine_tail=FineTail.EXTENSION)
+    promised = PromisedHits(engine, arrivals, fine)
+    due = promised.due("b", [Donor("a", content[:16], 16, frozenset({16}))])
     assert (due and due.tokens) == length
 
 
