@@ -30,7 +30,7 @@ check: $(STAMP)
 	$(BIN)/hitproof check $(TARGET)
 
 test: lint
-	$(BIN)/pytest --numprocesses auto --dist worksteal --long $(LONG) --seed $(SEED)
+	$(BIN)/pytest --numprocesses auto --dist worksteal --long $(LONG) --seed $(SEED) --durations 0
 
 test-all: LONG := all
 test-all: test
