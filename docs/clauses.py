@@ -13,7 +13,6 @@ from docs.tables import faults, survey
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, Basis, Claim, basis
-from hitproof.spec.terms import is_multiple
 
 PROVED_FOR = (
     "all block sizes, windows, alignments and positions; of several groups, what holds of each of "
@@ -130,7 +129,7 @@ def _formulas(claim: Claim) -> Iterator[str]:
     yield "\n## Formula\n"
     stated = [(each, formulas(each)) for each in claim.clauses]
     beneath = {each for clause in claim.clauses for each in rests_on(clause)} - set(claim.clauses)
-    below = [(each, formulas(each)) for each in beneath if each is not is_multiple]
+    below = [(each, formulas(each)) for each in beneath]
     below.sort(key=lambda pair: pair[0].__name__)
     yield "The clauses below, run on symbols instead of ints.\n"
     if any(lines for _, lines in stated):

@@ -1,6 +1,6 @@
 """Formulas: the spec's own clauses, run on symbols and written as MathML.
 
-A clause is a Python function that works on ints and on Z3 terms. Here it is given terms that
+A clause is a Python function that works on ints and on symbols. Here it is given symbols that
 write down what is done with them, so a formula cannot say anything else than its code.
 """
 
@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from html import escape
 from inspect import Parameter, signature
-from itertools import count
 from typing import Any, get_origin
 
 from hitproof.spec.eviction import Queued
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.pool import BlockState
-from hitproof.spec.terms import Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Symbol, Term
 
 SYMBOLS = {
     "alignment_tokens": "A",
@@ -37,7 +36,7 @@ _OR, _AND, _COMPARED, _SUM, _PRODUCT, _ATOM = range(6)
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class Written(Symbol):
     """A term or a formula as MathML, with how tightly its outermost sign binds."""
 
     mathml: str
@@ -61,6 +60,18 @@ class Written:
 
     def __rsub__(self, other: Term) -> "Written":
         return _joined("&minus;", _SUM, other, _inside(self, _PRODUCT))
+
+    def __mul__(self, other: Term) -> "Written":
+        return _joined("&middot;", _PRODUCT, self, other)
+
+    def __rmul__(self, other: Term) -> "Written":
+        return _joined("&middot;", _PRODUCT, other, self)
+
+    def __floordiv__(self, other: Term) -> "Written":
+        return _fenced("&lfloor;", _fraction(self, other), "&rfloor;")
+
+    def __rfloordiv__(self, other: Term) -> "Written":
+        return _fenced("&lfloor;", _fraction(other, self), "&rfloor;")
 
     def __le__(self, other: Term) -> "Written":
         return _joined("&le;", _COMPARED, self, other)
@@ -97,42 +108,34 @@ class NotWritable(Exception):
 
 
 class Notation:
-    """`Arithmetic` that writes down what it is asked."""
+    """The `Logic` of what is written down."""
 
     def __init__(self) -> None:
-        self._bound = count()
-
-    def times(self, many: Term, unit: Term) -> Written:
-        """The product."""
-        return _joined("&middot;", _PRODUCT, many, unit)
-
-    def floor_div(self, dividend: Term, divisor: Term) -> Written:
-        """The quotient between floor signs."""
-        return _fenced("&lfloor;", _fraction(dividend, divisor), "&rfloor;")
+        self._quantifiers = 0
 
     def ceil_div(self, dividend: Term, divisor: Term) -> Written:
         """The quotient between ceiling signs."""
         return _fenced("&lceil;", _fraction(dividend, divisor), "&rceil;")
 
-    def multiple_at_most(self, position: Term, step: Term) -> Written:
-        """The quotient between floor signs, times the step."""
-        return self.times(self.floor_div(position, step), step)
-
-    def maximum(self, left: Term, right: Term) -> Written:
+    def max(self, left: Term, right: Term) -> Written:
         """A call of max, unless it is of equals."""
         if _written(left).mathml == _written(right).mathml:
             return _written(left)
         return called("max", left, right)
 
-    def minimum(self, left: Term, right: Term) -> Written:
+    def min(self, left: Term, right: Term) -> Written:
         """A call of min."""
         return called("min", left, right)
 
     def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Written:
         """A quantifier with its range."""
-        index = symbol("jmn"[next(self._bound)])
+        index = symbol("jmn"[self._quantifiers])
         bounds = _joined("&lt;", _COMPARED, _joined("&le;", _COMPARED, start, index), end)
-        body = _written(holds(index))
+        self._quantifiers += 1
+        try:
+            body = _written(holds(index))
+        finally:
+            self._quantifiers -= 1
         return Written(
             f"<mo>&forall;</mo>{bounds.mathml}<mo>:</mo><mspace width='0.4em'/>{body.mathml}", _OR
         )
@@ -142,9 +145,12 @@ class Notation:
         parts = (_inside(_written(each), _AND).mathml for each in (premise, conclusion))
         return Written("<mo>&rArr;</mo>".join(parts), _OR)
 
-    def negation(self, formula: Formula) -> Written:
+    def not_(self, formula: Formula) -> Written:
         """The sign for not."""
         return Written(f"<mo>&not;</mo>{_inside(_written(formula), _ATOM).mathml}", _COMPARED)
+
+
+Written.logic = Notation()
 
 
 def symbol(name: str) -> Written:
@@ -283,8 +289,6 @@ def _argument(parameter: Parameter, kind: GroupKind | None, several_states: bool
     wanted, name = parameter.annotation, parameter.name
     if wanted in (Term, Term | None):
         return symbol(name)
-    if wanted is Arithmetic:
-        return Notation()
     if wanted is GroupKind:
         return kind
     if wanted is BlockGeometry and kind is not None:

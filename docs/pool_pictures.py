@@ -7,7 +7,6 @@ from hitproof.conformance.findings.strips import Figure, Row, Strip, numbers
 from hitproof.spec.admission import blocks_between, first_token_read, most_between, tokens_at_once
 from hitproof.spec.eviction import Queued, is_least_recently_used_first, joins_before_cached
 from hitproof.spec.pool import CACHE, FREE, GET, TOUCH, BlockState, Operation
-from hitproof.spec.terms import INTEGERS
 
 
 def states() -> dict[str, BlockState]:
@@ -17,8 +16,8 @@ def states() -> dict[str, BlockState]:
     def after(*operations: Operation) -> BlockState:
         block = fresh
         for operation in operations:
-            assert operation.possible(block, INTEGERS)
-            block = operation.after(block, INTEGERS)
+            assert operation.possible(block)
+            block = operation.after(block)
         return block
 
     return {

@@ -8,6 +8,8 @@ from textwrap import indent
 from types import FunctionType
 from typing import Any
 
+from hitproof.spec import terms
+
 ROOT = Path(__file__).resolve().parent.parent
 OURS = "hitproof"
 """The package that has the folders of the repository; names leave it out."""
@@ -73,5 +75,7 @@ def _called(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     for code in (function.__code__, *filter(inspect.iscode, function.__code__.co_consts)):
         for name in code.co_names:
             other = function.__globals__.get(name)
-            if isinstance(other, FunctionType) and other.__module__.startswith("hitproof.spec."):
+            if not isinstance(other, FunctionType) or other.__module__ == terms.__name__:
+                continue  # what stands for an operator is part of the formula
+            if other.__module__.startswith("hitproof.spec."):
                 yield other

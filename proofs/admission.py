@@ -11,7 +11,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import admission, attention
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.terms import Term
+from hitproof.spec.terms import Term, ceil_div, implies, max, not_
 
 _KINDS = (FULL, SLIDING, CHUNKED)
 
@@ -36,10 +36,10 @@ def _is_read(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
     """The tokens that are read are those from the first one on; ``slip``: one more or fewer."""
     query, token = at.integer("query"), at.integer("token")
     window, chunk, sizes = _range(at, kind)
-    first = admission.first_token_read(query, window, chunk, at) + slip
-    reads = attention.attends(query, token, window, chunk, at)
+    first = admission.first_token_read(query, window, chunk) + slip
+    reads = attention.attends(query, token, window, chunk)
     from_there = (first <= token) & (token <= query)
-    both = at.implies(reads, from_there) & at.implies(from_there, reads)
+    both = implies(reads, from_there) & implies(from_there, reads)
     return Statement(
         (*sizes, ("positions are counted from 0", (0 <= token) & (0 <= query))),
         both & (0 <= first),
@@ -60,7 +60,7 @@ def _never_again(at: Interpretation, kind: GroupKind, later: bool = True) -> Sta
     query, other = at.integer("query"), at.integer("other")
     window, chunk, sizes = _range(at, kind)
     order = ("the other query is later", query <= other)
-    first = partial(admission.first_token_read, window=window, chunk=chunk, arithmetic=at)
+    first = partial(admission.first_token_read, window=window, chunk=chunk)
     return Statement(
         (
             *sizes,
@@ -75,13 +75,13 @@ def _holds(at: Interpretation, slip: int = 0) -> Statement:
     """A token between is in one of so many blocks from the first on; ``slip``: fewer blocks."""
     first, end, token, block = (at.integer(name) for name in ("first", "end", "token", "block"))
     size, some = _block_size(at)
-    from_block = at.floor_div(first, size)
-    count = admission.blocks_between(first, end, size, at) - slip
+    from_block = first // size
+    count = admission.blocks_between(first, end, size) - slip
     return Statement(
         (
             *some,
             ("the token is one of them", (first <= token) & (token < end)),
-            ("the block holds the token", holds_token(at, block, token, size)),
+            ("the block holds the token", holds_token(block, token, size)),
         ),
         (from_block <= block) & (block < from_block + count),
     )
@@ -91,7 +91,7 @@ def _spans(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
     """A step reads and writes no more tokens than the bound; ``slip``: than a lower bound."""
     start, end, step = at.integer("start"), at.integer("end"), at.integer("step")
     window, chunk, sizes = _range(at, kind)
-    first = admission.first_token_read(start, window, chunk, at)
+    first = admission.first_token_read(start, window, chunk)
     most = admission.tokens_at_once(step, window, chunk) - slip
     return Statement(
         (
@@ -114,13 +114,13 @@ def _bounded(
     size, some = _block_size(at)
     counted = starts_block if taken_for is None else taken_for
     anywhere, from_start = admission.most_between, partial(admission.blocks_between, 0)
-    most = (from_start if counted else anywhere)(tokens, size, at) - slip
-    first_block, last_block = at.floor_div(first, size), at.ceil_div(end, size) - 1
-    where = ("the first token is the first of its block", at.times(first_block, size) == first)
+    most = (from_start if counted else anywhere)(tokens, size) - slip
+    first_block, last_block = first // size, ceil_div(end, size) - 1
+    where = ("the first token is the first of its block", first_block * size == first)
     # Both follow, and name products that the proof needs.
     edges = (
-        ("the first token is before the second block", first < at.times(first_block + 1, size)),
-        ("the last block starts before the end", at.times(last_block, size) < end),
+        ("the first token is before the second block", first < (first_block + 1) * size),
+        ("the last block starts before the end", last_block * size < end),
     )
     return Statement(
         (
@@ -130,7 +130,7 @@ def _bounded(
             *edges,
             *((where,) if starts_block else ()),
         ),
-        admission.blocks_between(first, end, size, at) <= most,
+        admission.blocks_between(first, end, size) <= most,
     )
 
 
@@ -147,9 +147,9 @@ def _promise(
     )
     first, end = at.integer("first"), at.integer("end")
     size, some = _block_size(at)
-    first_block, required = at.floor_div(first, size), at.ceil_div(end, size)
-    needed = at.maximum(0, required - table)
-    step = admission.blocks_between(first, end, size, at)
+    first_block, required = first // size, ceil_div(end, size)
+    needed = max(0, required - table)
+    step = admission.blocks_between(first, end, size)
     kept = table - first_block
     return Statement(
         (
@@ -178,16 +178,14 @@ def _some_answer(at: Interpretation, in_order: bool = True) -> Statement:
         most=most,
         free=free,
         reserved=reserved,
-        arithmetic=at,
     )
-    negated = at.negation
     return Statement(
         (
             ("blocks are reserved, or none", 0 <= reserved),
             *((("the least is no more than the most", least <= most),) if in_order else ()),
-            ("one answer is wrong", negated(right(granted))),
+            ("one answer is wrong", not_(right(granted))),
         ),
-        right(negated(granted)),
+        right(not_(granted)),
     )
 
 

@@ -30,22 +30,20 @@ def _attending_group(
     if kind is CHUNKED:
         block_size, chunk, sizes = chunks(at)
         group = BlockGeometry(kind, 1, 0, 0, block_size, chunk)
-        return group, block_size, _attends(at, None, chunk), sizes
+        return group, block_size, _attends(None, chunk), sizes
     block_size = at.integer("block_size")
     some_block = ("a block holds at least one token", 1 <= block_size)
     if kind is FULL:
-        return BlockGeometry(kind, 1, 0, 0), block_size, _attends(at, None, None), (some_block,)
+        return BlockGeometry(kind, 1, 0, 0), block_size, _attends(None, None), (some_block,)
     window = at.integer("window")
-    tail = attention.tail_blocks(window + window_slip, block_size, at)
+    tail = attention.tail_blocks(window + window_slip, block_size)
     some_window = ("a window holds at least the token itself", 1 <= window)
     group = BlockGeometry(kind, 1, tail, 0)
-    return group, block_size, _attends(at, window, None), (some_block, some_window)
+    return group, block_size, _attends(window, None), (some_block, some_window)
 
 
-def _attends(
-    at: Interpretation, window: Term | None, chunk: Term | None
-) -> Callable[[Term, Term], Formula]:
-    return partial(attention.attends, window=window, chunk=chunk, arithmetic=at)
+def _attends(window: Term | None, chunk: Term | None) -> Callable[[Term, Term], Formula]:
+    return partial(attention.attends, window=window, chunk=chunk)
 
 
 def _read_is_required(
@@ -54,17 +52,17 @@ def _read_is_required(
     boundary, block = at.integer("boundary"), at.integer("block")
     group, block_size, attends, sizes = _attending_group(at, kind, window_slip)
     query, token = at.integer("query"), at.integer("token")
-    first = at.times(boundary, block_size)
+    first = boundary * block_size
     return Statement(
         (
             *sizes,
             ("positions start at 0", 0 <= token),
-            ("the block holds the token", holds_token(at, block, token, block_size)),
+            ("the block holds the token", holds_token(block, token, block_size)),
             ("the token is part of the hit", token < first),
             ("the query is computed after the hit", first <= query),
             ("the query reads the token", attends(query, token)),
         ),
-        hits.in_required_run(group, block, boundary + boundary_slip, at),
+        hits.in_required_run(group, block, boundary + boundary_slip),
     )
 
 
@@ -73,12 +71,12 @@ def _required_is_read(
 ) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
     group, block_size, attends, sizes = _attending_group(at, kind, window_slip)
-    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
-    first, last_token = at.times(boundary, block_size), at.times(block + 1, block_size) - 1
+    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    first, last_token = boundary * block_size, (block + 1) * block_size - 1
     return Statement(
         (*sizes, ("the block is in the required run", required)),
         (0 <= last_token)
-        & holds_token(at, block, last_token, block_size)
+        & holds_token(block, last_token, block_size)
         & (last_token < first)
         & attends(first, last_token),
     )
@@ -125,8 +123,8 @@ def _one_state(at: Interpretation, slip: int = 0) -> Statement:
 
 def _read_state_is_required(at: Interpretation, boundary_slip: int = 0) -> Statement:
     boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
-    last_token = at.times(block + 1, block_size) - 1
-    length = at.times(boundary, block_size)
+    last_token = (block + 1) * block_size - 1
+    length = boundary * block_size
     return Statement(
         (
             ("a block holds at least one token", 1 <= block_size),
@@ -136,21 +134,21 @@ def _read_state_is_required(at: Interpretation, boundary_slip: int = 0) -> State
                 attention.reads_state(length, last_token),
             ),
         ),
-        hits.in_required_run(BlockGeometry(MAMBA, 1, 0, 0), block, boundary + boundary_slip, at),
+        hits.in_required_run(BlockGeometry(MAMBA, 1, 0, 0), block, boundary + boundary_slip),
     )
 
 
 def _required_state_is_read(at: Interpretation, boundary_slip: int = 0) -> Statement:
     boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
     group = BlockGeometry(MAMBA, 1, 0, 0)
-    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
-    last_token = at.times(block + 1, block_size) - 1
+    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    last_token = (block + 1) * block_size - 1
     return Statement(
         (
             ("a block holds at least one token", 1 <= block_size),
             ("the block is in the required run", required),
         ),
-        (0 <= last_token) & attention.reads_state(at.times(boundary, block_size), last_token),
+        (0 <= last_token) & attention.reads_state(boundary * block_size, last_token),
     )
 
 
@@ -160,12 +158,12 @@ def _hit_has_required_block(
     boundary, block = at.integer("boundary"), at.integer("block")
     group, sizes = any_group(at, kind, lookahead)
     cached = at.block_set("cached")
-    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+    required = hits.in_required_run(group, block, boundary + boundary_slip)
     return Statement(
         (
             *sizes,
             ("the hit is not empty", 1 <= boundary),
-            ("the required run is cached", hits.has_required_run(group, boundary, cached, at)),
+            ("the required run is cached", hits.has_required_run(group, boundary, cached)),
             ("the block is in the required run", required),
         ),
         cached(block),
@@ -189,18 +187,18 @@ def _read_is_replayed(at: Interpretation, slip: int = 0) -> Statement:
         (
             *hypotheses,
             ("the query comes after the hit", hit <= query),
-            ("it reads the token", attention.attends(query, token, window, None, at)),
+            ("it reads the token", attention.attends(query, token, window, None)),
         ),
-        attention.replay_start(hit, window, at) + slip <= token,
+        attention.replay_start(hit, window) + slip <= token,
     )
 
 
 def _replayed_is_read(at: Interpretation, slip: int = 0) -> Statement:
     hit, window, token, hypotheses = _replayed(at)
-    start = attention.replay_start(hit, window, at)
+    start = attention.replay_start(hit, window)
     return Statement(
         (*hypotheses, ("it is computed again", start - slip <= token)),
-        attention.attends(hit, token, window, None, at),
+        attention.attends(hit, token, window, None),
     )
 
 
@@ -211,7 +209,7 @@ def _replay_of_whole_hits(at: Interpretation, slip: int = 0) -> Statement:
             ("a window holds at least the token itself", 1 <= window),
             ("the hit is no longer than what the next token reads", hit <= window - 1 + slip),
         ),
-        attention.replay_start(hit, window, at) == 0,
+        attention.replay_start(hit, window) == 0,
     )
 
 

@@ -15,7 +15,7 @@ from hitproof.proofs.interpretation import Interpretation, Products
 from hitproof.proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits
 from hitproof.spec.groups import GroupKind, whole_blocks
-from hitproof.spec.terms import Formula, Term, is_multiple
+from hitproof.spec.terms import Formula, Term, implies, is_multiple, not_
 
 _SOME_BLOCK = "a block holds at least one token"
 _SOME_SHARE = "the alignment holds at least one block of the group"
@@ -25,20 +25,20 @@ _SOME_ALIGNMENT = "the alignment is at least one token"
 def _difference_of_edges(at: Interpretation, slip: int = 0) -> Statement:
     edge, count, share = at.integer("edge"), at.integer("count"), at.integer("share")
     block_size = at.integer("block_size")
-    alignment = at.times(share, block_size)
-    less = at.times(edge, block_size) - at.times(count, alignment)
+    alignment = share * block_size
+    less = edge * block_size - count * alignment
     return Statement(
         ((_SOME_BLOCK, 1 <= block_size), (_SOME_SHARE, 1 <= share)),
-        less == at.times(edge - at.times(count, share) - slip, block_size),
+        less == (edge - count * share - slip) * block_size,
     )
 
 
 def _alignments_are_edges(at: Interpretation, slip: int = 0) -> Statement:
     count, share, block_size = (at.integer(n) for n in ("count", "share", "block_size"))
-    length = at.times(count, at.times(share, block_size))
+    length = count * (share * block_size)
     return Statement(
         ((_SOME_BLOCK, 1 <= block_size), (_SOME_SHARE, 1 <= share)),
-        at.times(at.times(count + slip, share), block_size) == length,
+        (count + slip) * share * block_size == length,
     )
 
 
@@ -51,7 +51,7 @@ def _common_edges(at: Interpretation) -> tuple[Callable[[Term], Formula], Term, 
 def _common_edge_is_a_boundary(at: Interpretation, least: bool = True) -> Statement:
     length = at.integer("length")
     edges, alignment, hypotheses = _common_edges(at)
-    left_over = length - at.multiple_at_most(length, alignment)
+    left_over = length - length // alignment * alignment
     hypotheses += (
         ("the length is a block edge in every group", edges(length)),
         ("so is what alignments leave over of it: see the differences", edges(left_over)),
@@ -61,10 +61,10 @@ def _common_edge_is_a_boundary(at: Interpretation, least: bool = True) -> Statem
         hypotheses += (
             (
                 "the alignment is the least positive one: no other is, what is left over included",
-                at.implies(smaller, alignment <= left_over),
+                implies(smaller, alignment <= left_over),
             ),
         )
-    return Statement(hypotheses, is_multiple(length, alignment, at))
+    return Statement(hypotheses, is_multiple(length, alignment))
 
 
 def _least_is_one(at: Interpretation, both: bool = True) -> Statement:
@@ -73,46 +73,44 @@ def _least_is_one(at: Interpretation, both: bool = True) -> Statement:
     hypotheses += (
         ("the other is at least one token", 1 <= other),
         ("both are block edges in every group", edges(alignment) & edges(other)),
-        ("no positive one is less than the one", at.implies(edges(other), alignment <= other)),
+        ("no positive one is less than the one", implies(edges(other), alignment <= other)),
     )
     if both:
-        hypotheses += (("nor than the other", at.implies(edges(alignment), other <= alignment)),)
+        hypotheses += (("nor than the other", implies(edges(alignment), other <= alignment)),)
     return Statement(hypotheses, alignment == other)
 
 
 def _segment_blocks(at: Interpretation, slip: int = 0) -> Statement:
     segment, block_size = at.integer("segment"), at.integer("block_size")
-    alignment = at.times(segment, block_size)
+    alignment = segment * block_size
     return Statement(
         ((_SOME_BLOCK, 1 <= block_size), ("a segment is at least one block", 1 <= segment)),
-        (whole_blocks(alignment, block_size, at) == segment + slip)
-        & is_multiple(alignment, block_size, at),
+        (whole_blocks(alignment, block_size) == segment + slip)
+        & is_multiple(alignment, block_size),
     )
 
 
 def _alignment_off_the_edges(at: Interpretation, between: bool = True) -> Statement:
     block, block_size, alignment = (at.integer(n) for n in ("block", "block_size", "alignment"))
-    starts, ends = at.times(block, block_size), at.times(block + 1, block_size)
+    starts, ends = block * block_size, (block + 1) * block_size
     after = starts < alignment if between else starts <= alignment
     return Statement(
         (
             (_SOME_BLOCK, 1 <= block_size),
             ("the length lies between two block edges", after & (alignment < ends)),
         ),
-        at.negation(is_multiple(alignment, block_size, at)),
+        not_(is_multiple(alignment, block_size)),
     )
 
 
 def _length_in_blocks(at: Interpretation, slip: int = 0) -> Statement:
     count, segment, block_size = (at.integer(n) for n in ("count", "segment", "block_size"))
-    boundary = at.times(count, segment)
-    length = at.times(boundary, block_size) + slip
-    blocks = whole_blocks(length, block_size, at)
+    boundary = count * segment
+    length = boundary * block_size + slip
+    blocks = whole_blocks(length, block_size)
     return Statement(
         ((_SOME_BLOCK, 1 <= block_size), ("a segment is at least one block", 1 <= segment)),
-        (blocks == boundary)
-        & is_multiple(blocks, segment, at)
-        & (at.times(blocks, block_size) == length),
+        (blocks == boundary) & is_multiple(blocks, segment) & (blocks * block_size == length),
     )
 
 
@@ -123,13 +121,13 @@ def _conditions_in_tokens(
     group, sizes = any_group(at, kind, lookahead)
     given, horizon = at.integer("given"), at.integer("horizon")
     found, other = at.integer("boundary"), at.integer("other")
-    cap_blocks = whole_blocks(given, block_size, at) + slip
+    cap_blocks = whole_blocks(given, block_size) + slip
 
     def valid(boundary: Term) -> Formula:
-        blocks = whole_blocks(horizon, block_size, at)
-        return hits.valid_boundary(group, boundary, cap_blocks, blocks, at.block_set("cached"), at)
+        blocks = whole_blocks(horizon, block_size)
+        return hits.valid_boundary(group, boundary, cap_blocks, blocks, at.block_set("cached"))
 
-    returned, length = at.times(found, block_size), at.times(other, block_size)
+    returned, length = found * block_size, other * block_size
     return Statement(
         (
             *sizes,
@@ -137,14 +135,14 @@ def _conditions_in_tokens(
             ("a lookahead is not negative", 0 <= lookahead),
             ("the candidate is not negative", 0 <= given),
             ("what lookup finds is a hit or none", 0 <= found),
-            ("what it finds is valid", at.implies(1 <= found, valid(found))),
-            ("no valid hit is longer", at.implies((1 <= other) & valid(other), other <= found)),
+            ("what it finds is valid", implies(1 <= found, valid(found))),
+            ("no valid hit is longer", implies((1 <= other) & valid(other), other <= found)),
             ("the other hit is not empty", 1 <= other),
-            ("its run is cached", hits.has_required_run(group, other, at.block_set("cached"), at)),
+            ("its run is cached", hits.has_required_run(group, other, at.block_set("cached"))),
             ("it is no longer than the candidate", length <= given),
             (
                 "its run ends within the horizon",
-                at.times(hits.run_end(group, other), block_size) <= horizon,
+                hits.run_end(group, other) * block_size <= horizon,
             ),
         ),
         (0 <= returned) & (returned <= given) & (length <= returned),

@@ -68,6 +68,6 @@ def _any_group(
     return BlockGeometry(kind, segment, tail, lookahead), (some_segment, some_tail)
 
 
-def holds_token(at: Interpretation, block: Term, token: Term, block_size: Term) -> Formula:
+def holds_token(block: Term, token: Term, block_size: Term) -> Formula:
     """Whether the block is the one that holds the token."""
-    return (at.times(block, block_size) <= token) & (token < at.times(block + 1, block_size))
+    return (block * block_size <= token) & (token < (block + 1) * block_size)

@@ -21,7 +21,7 @@ def _load_completes(
     group, sizes = any_group(at, kind, lookahead)
     resumed, _ = any_group(at, kind, 0)
     cached = at.block_set("cached")
-    valid = connector.valid_local_boundary(group, boundary, cap, horizon, cached, at)
+    valid = connector.valid_local_boundary(group, boundary, cap, horizon, cached)
     return Statement(
         (
             *sizes,
@@ -30,7 +30,7 @@ def _load_completes(
             ("something is loaded", boundary + least <= end),
         ),
         hits.has_required_run(
-            resumed, end, lambda block: cached(block) | (boundary + late <= block), at
+            resumed, end, lambda block: cached(block) | (boundary + late <= block)
         ),
     )
 
@@ -39,8 +39,8 @@ def _unflagged_is_a_hit(at: Interpretation, flag: bool = True) -> Statement:
     boundary, cap, horizon = (at.integer(n) for n in ("boundary", "cap", "horizon"))
     group, sizes = any_group(at, MAMBA, 0)
     cached = at.block_set("cached")
-    valid = connector.valid_local_boundary(group, boundary, cap, horizon, cached, at)
-    state = hits.has_required_run(group, boundary, cached, at)
+    valid = connector.valid_local_boundary(group, boundary, cap, horizon, cached)
+    state = hits.has_required_run(group, boundary, cached)
     return Statement(
         (
             *sizes,
@@ -48,7 +48,7 @@ def _unflagged_is_a_hit(at: Interpretation, flag: bool = True) -> Statement:
             ("it is a valid one", valid),
             *((("it is not flagged, as the state is cached", state),) if flag else ()),
         ),
-        hits.valid_boundary(group, boundary, cap, horizon, cached, at),
+        hits.valid_boundary(group, boundary, cap, horizon, cached),
     )
 
 
@@ -56,14 +56,14 @@ def _hit_is_local(at: Interpretation, kind: GroupKind, lookahead: int, slip: int
     boundary, cap, horizon = (at.integer(n) for n in ("boundary", "cap", "horizon"))
     group, sizes = any_group(at, kind, lookahead)
     cached = at.block_set("cached")
-    valid = hits.valid_boundary(group, boundary, cap + slip, horizon + slip, cached, at)
+    valid = hits.valid_boundary(group, boundary, cap + slip, horizon + slip, cached)
     return Statement(
         (
             *sizes,
             ("the hit is not empty", 1 <= boundary),
             ("the group may serve it", valid),
         ),
-        connector.valid_local_boundary(group, boundary, cap, horizon, cached, at),
+        connector.valid_local_boundary(group, boundary, cap, horizon, cached),
     )
 
 

@@ -10,18 +10,18 @@ from functools import partial
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec.groups import drops_block
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, for_all, implies, not_
 
 _Members = Callable[[Term], Formula]
 
 
 def _nobody(at: Interpretation, members: _Members) -> Formula:
-    return at.for_all(0, at.integer("groups"), lambda group: at.negation(members(group)))
+    return for_all(0, at.integer("groups"), lambda group: not_(members(group)))
 
 
 def _somebody_alike(at: Interpretation, members: _Members) -> Formula:
     alike = at.block_set("alike")
-    return at.negation(_nobody(at, lambda group: alike(group) & members(group)))
+    return not_(_nobody(at, lambda group: alike(group) & members(group)))
 
 
 def _drops(at: Interpretation, use_eagle: Formula, members: _Members) -> Formula:
@@ -45,8 +45,8 @@ def _off_drops_nobody(at: Interpretation, off: bool = True) -> Statement:
     _, hypotheses = _group(at)
     use_eagle = _use_eagle(at)
     if off:
-        hypotheses += (("EAGLE is off", at.negation(use_eagle)),)
-    return Statement(hypotheses, at.negation(_drops(at, use_eagle, at.block_set("flagged"))))
+        hypotheses += (("EAGLE is off", not_(use_eagle)),)
+    return Statement(hypotheses, not_(_drops(at, use_eagle, at.block_set("flagged"))))
 
 
 def _nobody_flagged_is_everybody(at: Interpretation, nobody: bool = True) -> Statement:
@@ -77,11 +77,11 @@ def _unflagged_may_keep(at: Interpretation, elsewhere: bool = True) -> Statement
     _, hypotheses = _group(at)
     flagged = at.block_set("flagged")
     hypotheses += (
-        ("none of those looked up together is flagged", at.negation(_somebody_alike(at, flagged))),
+        ("none of those looked up together is flagged", not_(_somebody_alike(at, flagged))),
     )
     if elsewhere:
-        hypotheses += (("some other group is flagged", at.negation(_nobody(at, flagged))),)
-    return Statement(hypotheses, at.negation(_drops(at, _use_eagle(at), flagged)))
+        hypotheses += (("some other group is flagged", not_(_nobody(at, flagged))),)
+    return Statement(hypotheses, not_(_drops(at, _use_eagle(at), flagged)))
 
 
 def _twice_is_once(at: Interpretation, kept: bool = True) -> Statement:
@@ -92,16 +92,16 @@ def _twice_is_once(at: Interpretation, kept: bool = True) -> Statement:
     nobody = _nobody(at, flagged)
 
     def same(group: Term) -> Formula:
-        return at.implies(alike(group), dropping(group) == once)
+        return implies(alike(group), dropping(group) == once)
 
     def stays(group: Term) -> Formula:
         flag_is_kept = drops_block(use_eagle, flagged(group), nobody)
-        return at.implies(flagged(group), dropping(group) == flag_is_kept)
+        return implies(flagged(group), dropping(group) == flag_is_kept)
 
-    hypotheses += (("groups that are looked up together drop alike", at.for_all(0, groups, same)),)
+    hypotheses += (("groups that are looked up together drop alike", for_all(0, groups, same)),)
     if kept:
         hypotheses += (
-            ("a flagged group drops if any of those like it does", at.for_all(0, groups, stays)),
+            ("a flagged group drops if any of those like it does", for_all(0, groups, stays)),
         )
     return Statement(hypotheses, _drops(at, use_eagle, dropping) == once)
 

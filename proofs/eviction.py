@@ -11,6 +11,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import eviction
 from hitproof.spec.eviction import Queued
+from hitproof.spec.terms import implies, not_
 
 
 def _block(at: Interpretation, name: str) -> Queued:
@@ -26,7 +27,7 @@ def _joins(at: Interpretation, last: bool = True, behind: bool = True) -> Statem
     """``last``: it is used after the other one. ``behind``: it joins at the end, not in front."""
     joining, stays = _block(at, "joining"), _block(at, "stays")
     first, second = (stays, joining) if behind else (joining, stays)
-    where = eviction.joins_at_the_end(joining, stays, at)
+    where = eviction.joins_at_the_end(joining, stays)
     if not behind:
         where = eviction.goes_before(first, second)
     later = (("the block that joins is used last", stays.used < joining.used),)
@@ -38,7 +39,7 @@ def _joins(at: Interpretation, last: bool = True, behind: bool = True) -> Statem
             *(later if last else ()),
             ("how it joins the queue", where),
         ),
-        ordered(joining, stays, at) & ordered(stays, joining, at),
+        ordered(joining, stays) & ordered(stays, joining),
     )
 
 
@@ -50,26 +51,26 @@ def _stays(at: Interpretation, in_order: bool = True, unused: bool = True) -> St
         then = replace(then, used=first.used)
         second_then = replace(second_then, used=second.used)
     pairs = (first, then), (second, second_then)
-    kept = eviction.keeps_its_place(first, second, then, second_then, at)
+    kept = eviction.keeps_its_place(first, second, then, second_then)
     return Statement(
         (
-            ("the order is right before", eviction.is_least_recently_used_first(first, second, at)),
+            ("the order is right before", eviction.is_least_recently_used_first(first, second)),
             *(
                 ("a block stays, and gets no key where it is free", block.free & after_found)
                 for block, after in pairs
-                for after_found in (at.implies(after.keyed, block.keyed),)
+                for after_found in (implies(after.keyed, block.keyed),)
             ),
             *((("both keep their order", kept),) if in_order else ()),
         ),
-        eviction.is_least_recently_used_first(then, second_then, at),
+        eviction.is_least_recently_used_first(then, second_then),
     )
 
 
 def _taken(at: Interpretation, in_order: bool = True, in_front: bool = True) -> Statement:
     """``in_order``: the queue is right before. ``in_front``: blocks are taken from its front."""
     taken, left = _block(at, "taken"), _block(at, "left")
-    ordered = eviction.is_least_recently_used_first(left, taken, at)
-    where = eviction.is_taken_from_the_front(taken, left, at)
+    ordered = eviction.is_least_recently_used_first(left, taken)
+    where = eviction.is_taken_from_the_front(taken, left)
     return Statement(
         (
             *_cached(taken),
@@ -77,7 +78,7 @@ def _taken(at: Interpretation, in_order: bool = True, in_front: bool = True) -> 
             *((("the order is right before", ordered),) if in_order else ()),
             ("where it is taken", where if in_front else eviction.goes_before(left, taken)),
         ),
-        at.negation(left.used < taken.used),
+        not_(left.used < taken.used),
     )
 
 
@@ -87,16 +88,16 @@ def _head_goes_last(
     """``tail_first``: a request gives up its tail before its head."""
     tail, head = _block(at, "tail"), _block(at, "head")
     given_up = tail.used < head.used if tail_first else head.used < tail.used
-    where = eviction.is_taken_from_the_front(head, tail, at)
+    where = eviction.is_taken_from_the_front(head, tail)
     return Statement(
         (
             *_cached(head),
             ("lookup finds the tail", tail.keyed),
             ("in which order they are given up", given_up),
-            ("the order is right before", eviction.is_least_recently_used_first(tail, head, at)),
+            ("the order is right before", eviction.is_least_recently_used_first(tail, head)),
             *((("the head is taken from the front", where),) if in_front else ()),
         ),
-        at.negation(tail.free),
+        not_(tail.free),
     )
 
 
@@ -107,14 +108,14 @@ def _scratch_goes_first(at: Interpretation, before: bool = True) -> Statement:
     return Statement(
         (
             *_cached(cached),
-            ("lookup cannot find the other one", at.negation(scratch.keyed)),
-            ("how it joins the queue", joins(scratch, cached, at)),
+            ("lookup cannot find the other one", not_(scratch.keyed)),
+            ("how it joins the queue", joins(scratch, cached)),
             (
                 "the cached one is taken from the front",
-                eviction.is_taken_from_the_front(cached, scratch, at),
+                eviction.is_taken_from_the_front(cached, scratch),
             ),
         ),
-        at.negation(scratch.free),
+        not_(scratch.free),
     )
 
 
@@ -128,8 +129,8 @@ def _by_last_use(at: Interpretation, last: bool = True) -> Statement:
     places: Hypotheses = tuple(
         (
             "a free block that lookup finds stands by its last use, any other before all of these",
-            at.implies(block.free & block.keyed, block.place == cached + block.used)
-            & at.implies(block.free & at.negation(block.keyed), block.place < cached)
+            implies(block.free & block.keyed, block.place == cached + block.used)
+            & implies(block.free & not_(block.keyed), block.place < cached)
             & (0 <= block.used),
         )
         for block in (joining, stays)
@@ -138,10 +139,10 @@ def _by_last_use(at: Interpretation, last: bool = True) -> Statement:
     ordered = eviction.is_least_recently_used_first
     return Statement(
         (*places, ("it joins", joining.free), *(later if last else ())),
-        eviction.joins_at_the_end(joining, stays, at)
-        & eviction.joins_before_cached(joining, stays, at)
-        & ordered(joining, stays, at)
-        & ordered(stays, joining, at),
+        eviction.joins_at_the_end(joining, stays)
+        & eviction.joins_before_cached(joining, stays)
+        & ordered(joining, stays)
+        & ordered(stays, joining),
     )
 
 
@@ -152,11 +153,11 @@ def _places_by_last_use(at: Interpretation, both: bool = True) -> Statement:
     places: Hypotheses = tuple(
         (
             "a free block that lookup finds stands by its last use",
-            at.implies(block.free & block.keyed, block.place == cached + block.used),
+            implies(block.free & block.keyed, block.place == cached + block.used),
         )
         for block in ((first, second) if both else (first,))
     )
-    return Statement(places, eviction.is_least_recently_used_first(first, second, at))
+    return Statement(places, eviction.is_least_recently_used_first(first, second))
 
 
 def _in_their_places(at: Interpretation, kept: bool = True) -> Statement:
@@ -167,11 +168,11 @@ def _in_their_places(at: Interpretation, kept: bool = True) -> Statement:
     places: Hypotheses = tuple(
         (
             "a block that stays free keeps its place",
-            at.implies(block.free & after.free, after.place == block.place),
+            implies(block.free & after.free, after.place == block.place),
         )
         for block, after in pairs
     )
-    return Statement(places, eviction.keeps_its_place(first, second, then, second_then, at))
+    return Statement(places, eviction.keeps_its_place(first, second, then, second_then))
 
 
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {

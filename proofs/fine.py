@@ -19,7 +19,7 @@ from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.releases import fine
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, for_all, implies, is_multiple, not_
 
 _FINE_CASES = tuple((kind, n) for kind, n in CASES if kind in fine.FINE_KINDS)
 
@@ -33,13 +33,13 @@ def _unit(at: Interpretation) -> tuple[Term, Term, Callable[..., Formula], Hypot
     hypotheses = (
         ("a block is at least one hash unit", 1 <= units),
         ("the unit is one of a request", 0 <= unit),
-        ("the block holds the unit", holds_token(at, block, unit, units)),
+        ("the block holds the unit", holds_token(block, unit, units)),
     )
 
     def vouches(kind: GroupKind, entry: Term, slip: int = 0) -> Formula:
         if kind is MAMBA:
             return entry == unit + slip
-        return (unit + slip <= entry) & holds_token(at, block, entry, units)
+        return (unit + slip <= entry) & holds_token(block, entry, units)
 
     return unit, units, vouches, hypotheses
 
@@ -49,11 +49,11 @@ def _no_entry_no_hold(at: Interpretation, kind: GroupKind, slip: int = 0) -> Sta
     reach, entries = at.integer("horizon"), at.block_set("entries")
 
     def is_absent(entry: Term) -> Formula:
-        return at.implies(vouches(kind, entry, slip), at.negation(entries(entry)))
+        return implies(vouches(kind, entry, slip), not_(entries(entry)))
 
     return Statement(
-        (*hypotheses, ("no entry vouches for it", at.for_all(0, reach, is_absent))),
-        at.negation(fine.is_held(kind, unit, units, reach, entries, at)),
+        (*hypotheses, ("no entry vouches for it", for_all(0, reach, is_absent))),
+        not_(fine.is_held(kind, unit, units, reach, entries)),
     )
 
 
@@ -67,7 +67,7 @@ def _entry_holds(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statemen
             ("it is cached", entries(entry)),
             ("the lookup may peek as far", entry < reach),
         ),
-        fine.is_held(kind, unit, units, reach, entries, at),
+        fine.is_held(kind, unit, units, reach, entries),
     )
 
 
@@ -77,14 +77,14 @@ def _more_entries_hold(
     unit, units, _, hypotheses = _unit(at)
     reach, entries, more = at.integer("horizon"), at.block_set("entries"), at.block_set("more")
     fewer, greater = (more, entries) if turned_round else (entries, more)
-    grows = at.for_all(0, reach, lambda entry: at.implies(fewer(entry), greater(entry)))
+    grows = for_all(0, reach, lambda entry: implies(fewer(entry), greater(entry)))
     return Statement(
         (
             *hypotheses,
-            ("the unit is held", fine.is_held(kind, unit, units, reach, entries, at)),
+            ("the unit is held", fine.is_held(kind, unit, units, reach, entries)),
             ("what is entered stays entered", grows),
         ),
-        fine.is_held(kind, unit, units, reach, more, at),
+        fine.is_held(kind, unit, units, reach, more),
     )
 
 
@@ -99,7 +99,7 @@ def _hit_has_its_entry(
     length = unit + 1 - slip
 
     def is_absent(entry: Term) -> Formula:
-        return at.implies(vouches(kind, entry), at.negation(entries(entry)))
+        return implies(vouches(kind, entry), not_(entries(entry)))
 
     return Statement(
         (
@@ -108,11 +108,11 @@ def _hit_has_its_entry(
             ("a lookup peeks past the cap at most", cap <= horizon),
             (
                 "its last unit is held just when an entry vouches for it",
-                held(unit) == fine.is_held(kind, unit, units, reach, entries, at),
+                held(unit) == fine.is_held(kind, unit, units, reach, entries),
             ),
-            ("no entry vouches for it", at.for_all(0, horizon, is_absent)),
+            ("no entry vouches for it", for_all(0, horizon, is_absent)),
         ),
-        at.negation(hits.valid_boundary(group, length, cap, horizon, held, at)),
+        not_(hits.valid_boundary(group, length, cap, horizon, held)),
     )
 
 
@@ -185,8 +185,8 @@ def _both_views(
     blocks = BlockGeometry(kind, 1, 0, lookahead)
     in_units = BlockGeometry(kind, 1, 0, lookahead)
     boundary = at.integer("boundary")
-    at.times(boundary - 1, units)  # named, so that the axioms of products speak of it
-    return blocks, in_units, boundary, at.times(boundary, units)
+    (boundary - 1) * units  # named, so that the axioms of products speak of it
+    return blocks, in_units, boundary, boundary * units
 
 
 def _asks_for_no_other_block(
@@ -194,14 +194,14 @@ def _asks_for_no_other_block(
 ) -> Statement:
     unit, units = at.integer("unit"), at.integer("units")
     blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    required = hits.in_required_run(in_units, unit, length + inside, at)
+    required = hits.in_required_run(in_units, unit, length + inside)
     return Statement(
         (
             ("a block is at least one hash unit", 1 <= units),
             ("the hit is not empty", 1 <= boundary),
             ("the unit is required for the fine-grained hit", required),
         ),
-        hits.in_required_run(blocks, fine.block_of(unit, units, at), boundary, at),
+        hits.in_required_run(blocks, fine.block_of(unit, units), boundary),
     )
 
 
@@ -210,14 +210,14 @@ def _asks_for_each_block(
 ) -> Statement:
     block, units = at.integer("block"), at.integer("units")
     blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    proof = fine.witness_unit(asked_kind, block, units, at)
+    proof = fine.witness_unit(asked_kind, block, units)
     return Statement(
         (
             ("a block is at least one hash unit", 1 <= units),
             ("the hit is not empty", 1 <= boundary),
-            ("the block is required", hits.in_required_run(blocks, block, boundary, at)),
+            ("the block is required", hits.in_required_run(blocks, block, boundary)),
         ),
-        hits.in_required_run(in_units, proof, length, at),
+        hits.in_required_run(in_units, proof, length),
     )
 
 
@@ -227,7 +227,7 @@ def _peeks_no_further(
     units = at.integer("units")
     blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
     in_blocks, fine_end = hits.run_end(blocks, boundary), hits.run_end(in_units, length)
-    aligned_end = at.times(in_blocks, units)
+    aligned_end = in_blocks * units
     return Statement(
         (("a block is at least one hash unit", 1 <= units), ("a hit", 0 <= boundary)),
         aligned_end <= fine_end if converse else fine_end <= aligned_end,
@@ -237,10 +237,10 @@ def _peeks_no_further(
 def _asks_past(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     units = at.integer("units")
     _, in_units, boundary, length = _both_views(at, kind, lookahead)
-    proof = fine.witness_unit(kind, boundary, units, at)
+    proof = fine.witness_unit(kind, boundary, units)
     return Statement(
         (("a block is at least one hash unit", 1 <= units), ("a hit", 1 <= boundary)),
-        hits.in_required_run(in_units, proof, length, at),
+        hits.in_required_run(in_units, proof, length),
     )
 
 
@@ -307,7 +307,7 @@ def _tail(
     """Any prompt and the hit that its end is kept for."""
     prompt, lookahead = at.integer("prompt"), at.integer("lookahead_tokens")
     size, covered = at.integer("hash_block_size"), at.integer("hash_lookahead_tokens")
-    kept = fine.tail_boundary(tail, policy, prompt, lookahead + slip, size, covered, at)
+    kept = fine.tail_boundary(tail, policy, prompt, lookahead + slip, size, covered)
     return (
         kept,
         prompt,
@@ -334,7 +334,7 @@ def _tail_is_the_longest(
         (
             *hypotheses,
             ("a hit is not negative", 0 <= length),
-            ("it ends on a hash block", at.multiple_at_most(length, size) == length),
+            ("it ends on a hash block", is_multiple(length, size)),
             ("it stays within the cap", length <= cap),
             ("its hash covers tokens of the resend", length + (covered if resent else 0) <= prompt),
             ("its lookahead stays within the horizon", length + lookahead <= reach),

@@ -1,6 +1,7 @@
 """The meanings that the spec's terms take on in proofs.
 
-A statement is written once against `Interpretation` and is read in four ways:
+A statement is a formula like a clause, of the unknowns that an `Interpretation` gives it. It is
+read in four ways:
 
 - `Abstract` proves it. A product of two unknowns k * u is an uninterpreted ``times(k, u)``
   with a few axioms, instantiated at the products that the statement names; Z3 does not settle
@@ -10,18 +11,19 @@ A statement is written once against `Interpretation` and is read in four ways:
 - `Replay` evaluates the statement on the ints of such a model, without Z3.
 """
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import z3
 
-from hitproof.spec.terms import Arithmetic, Formula, IntegerArithmetic, Term
+from hitproof.spec.terms import Formula, Symbol, Term, implies
 
 
-class Interpretation(Arithmetic, Protocol):
-    """`Arithmetic`, and what a statement needs beyond the spec."""
+class Interpretation(Protocol):
+    """The unknowns of a statement."""
 
     def integer(self, name: str) -> Term:
         """An arbitrary integer."""
@@ -30,30 +32,28 @@ class Interpretation(Arithmetic, Protocol):
         """An arbitrary set of blocks, as its membership test."""
 
 
-def is_floor(at: Interpretation, quotient: Term, dividend: Term, divisor: Term) -> Formula:
+def is_floor(quotient: Term, dividend: Term, divisor: Term) -> Formula:
     """Whether ``quotient`` is ``dividend / divisor`` rounded down, for ``divisor >= 1``."""
-    product = at.times(quotient, divisor)
+    product = quotient * divisor
     return (product <= dividend) & (dividend < product + divisor)
 
 
-def is_ceiling(at: Interpretation, quotient: Term, dividend: Term, divisor: Term) -> Formula:
+def is_ceiling(quotient: Term, dividend: Term, divisor: Term) -> Formula:
     """Whether ``quotient`` is ``dividend / divisor`` rounded up, for ``divisor >= 1``."""
-    product = at.times(quotient, divisor)
+    product = quotient * divisor
     return (dividend <= product) & (product - divisor < dividend)
 
 
-def one_is_neutral(at: Interpretation, unit: Term, one: int = 1) -> Formula:
+def one_is_neutral(unit: Term, one: int = 1) -> Formula:
     """Whether ``one`` unit is the unit."""
-    return at.times(one, unit) == unit
+    return one * unit == unit
 
 
-def products_keep_order_of_sums(
-    at: Interpretation, left: Term, right: Term, other: Term, unit: Term
-) -> Formula:
+def products_keep_order_of_sums(left: Term, right: Term, other: Term, unit: Term) -> Formula:
     """As ``left + right`` compares with ``other``, so do their products, if ``unit >= 1``."""
-    together, another = at.times(left, unit) + at.times(right, unit), at.times(other, unit)
-    kept = at.implies(left + right <= other, together <= another)
-    return at.implies(1 <= unit, kept & at.implies(other <= left + right, another <= together))
+    together, another = left * unit + right * unit, other * unit
+    kept = implies(left + right <= other, together <= another)
+    return implies(1 <= unit, kept & implies(other <= left + right, another <= together))
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Model:
         return ", ".join(values)
 
 
-class Replay(IntegerArithmetic):
+class Replay:
     """`Interpretation` on the ints of a model."""
 
     def __init__(self, model: Model) -> None:
@@ -92,12 +92,77 @@ class Replay(IntegerArithmetic):
         return frozenset(self._model.block_sets[name]).__contains__
 
 
+Operator: TypeAlias = Callable[[Term, Term], Term]
+
+
+def _of_terms(operator: Operator) -> Operator:
+    """The same on symbols: from what they stand for, a symbol for the result."""
+    return lambda left, right: Z3Symbol(left.logic, operator(left.term, bare(right)))
+
+
+def _turned(operator: Operator) -> Operator:
+    return lambda left, right: operator(right, left)
+
+
+class Z3Symbol(Symbol):
+    """A Z3 term. Its operators are Z3's, but its logic has products and quotients.
+
+    Attributes:
+        logic: the interpretation that made it.
+        term: Z3's term.
+    """
+
+    __slots__ = ("logic", "term")
+
+    def __init__(self, logic: "Z3Interpretation", term: Term) -> None:
+        self.logic: Z3Interpretation = logic
+        self.term = term
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self} is neither true nor false")
+
+    def __repr__(self) -> str:
+        return repr(self.term)
+
+    def __neg__(self) -> Term:
+        return Z3Symbol(self.logic, -self.term)
+
+    def __mul__(self, other: Term) -> Term:
+        return Z3Symbol(self.logic, self.logic.times(self.term, bare(other)))
+
+    def __rmul__(self, other: Term) -> Term:
+        return Z3Symbol(self.logic, self.logic.times(bare(other), self.term))
+
+    def __floordiv__(self, other: Term) -> Term:
+        return Z3Symbol(self.logic, self.logic.floor_div(self.term, bare(other)))
+
+    def __rfloordiv__(self, other: Term) -> Term:
+        return Z3Symbol(self.logic, self.logic.floor_div(bare(other), self.term))
+
+    def __mod__(self, other: Term) -> Term:
+        return self - self // other * other
+
+    __add__, __radd__ = _of_terms(operator.add), _of_terms(_turned(operator.add))
+    __sub__, __rsub__ = _of_terms(operator.sub), _of_terms(_turned(operator.sub))
+    __and__, __rand__ = _of_terms(z3.And), _of_terms(_turned(z3.And))
+    __or__, __ror__ = _of_terms(z3.Or), _of_terms(_turned(z3.Or))
+    __lt__, __le__ = _of_terms(operator.lt), _of_terms(operator.le)
+    __gt__, __ge__ = _of_terms(operator.gt), _of_terms(operator.ge)
+    __eq__, __ne__ = _of_terms(operator.eq), _of_terms(operator.ne)
+
+
+def bare(value: Term) -> Term:
+    """Z3's term of a symbol; any other value as it is."""
+    return value.term if isinstance(value, Z3Symbol) else value
+
+
 class Z3Interpretation:
     """What the interpretations as Z3 terms share: all but products.
 
     Integers are unbounded, block sets are uninterpreted predicates, and quotients are fresh
     integers that are assumed to fit (lemmas show that they exist). Each interpretation has a
-    context of its own, so that a result does not depend on what ran before it.
+    context of its own, so that a result does not depend on what ran before it. It is the `Logic`
+    of its symbols.
 
     Attributes:
         context: where the terms live.
@@ -105,17 +170,17 @@ class Z3Interpretation:
 
     def __init__(self) -> None:
         self.context = z3.Context()
-        self._assumptions: list[Formula] = []
+        self._assumptions: list[Term] = []
         self._memberships: list[Term] = []
         self._quotients: dict[tuple[object, int, int], tuple[Term, Term, Term]] = {}
 
-    def assumptions(self) -> list[Formula]:
-        """What the terms built so far take for granted."""
+    def assumptions(self) -> list[Term]:
+        """What the terms built so far take for granted, as Z3's terms."""
         return list(self._assumptions)
 
     def integer(self, name: str) -> Term:
         """A Z3 integer."""
-        return z3.Int(name, self.context)
+        return self._symbol(z3.Int(name, self.context))
 
     def block_set(self, name: str) -> Callable[[Term], Formula]:
         """An uninterpreted predicate."""
@@ -124,9 +189,11 @@ class Z3Interpretation:
         def contains(block: Term) -> Formula:
             membership = predicate(self._term(block))
             self._memberships.append(membership)
-            return membership
+            return self._symbol(membership)
 
         return contains
+
+    # --- what operators mean, on Z3's terms
 
     def times(self, count: Term, unit: Term) -> Term:
         """Each interpretation has its own."""
@@ -136,68 +203,67 @@ class Z3Interpretation:
         """A fresh integer that `is_floor`."""
         return self._quotient(is_floor, dividend, divisor)
 
+    # --- what the functions of `spec.terms` mean
+
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
         """A fresh integer that `is_ceiling`."""
-        return self._quotient(is_ceiling, dividend, divisor)
+        return self._symbol(self._quotient(is_ceiling, dividend, divisor))
 
-    def multiple_at_most(self, position: Term, step: Term) -> Term:
-        """The product of the quotient rounded down."""
-        return self.times(self.floor_div(position, step), step)
-
-    def maximum(self, left: Term, right: Term) -> Term:
+    def max(self, left: Term, right: Term) -> Term:
         """A case distinction."""
         left, right = self._term(left), self._term(right)
-        return z3.If(left >= right, left, right)
+        return self._symbol(z3.If(left >= right, left, right))
 
-    def minimum(self, left: Term, right: Term) -> Term:
+    def min(self, left: Term, right: Term) -> Term:
         """A case distinction."""
         left, right = self._term(left), self._term(right)
-        return z3.If(left <= right, left, right)
+        return self._symbol(z3.If(left <= right, left, right))
 
     def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
         """A quantifier, instantiated at the blocks whose membership is mentioned."""
+        start, end = self._term(start), self._term(end)
         index = z3.FreshInt("index", self.context)
         assumptions, memberships = len(self._assumptions), len(self._memberships)
-        body = holds(index)
+        body = bare(holds(self._symbol(index)))
         elsewhere = self._term(0)
         if any(
             not z3.substitute(assumption, (index, elsewhere)).eq(assumption)
             for assumption in self._assumptions[assumptions:]
         ):
             raise NotImplementedError("a quotient under a quantifier would not be one witness")
-        return z3.ForAll(
+        quantified = z3.ForAll(
             [index],
             z3.Implies((start <= index) & (index < end), body),
             patterns=self._memberships[memberships:],
         )
+        return self._symbol(quantified)
 
     def implies(self, premise: Formula, conclusion: Formula) -> Formula:
         """Z3's implication."""
-        return z3.Implies(premise, conclusion)
+        return self._symbol(z3.Implies(bare(premise), bare(conclusion)))
 
-    def negation(self, formula: Formula) -> Formula:
+    def not_(self, formula: Formula) -> Formula:
         """Z3's negation, also of a formula that turned out to be a plain truth value."""
-        return z3.Not(formula, self.context)
+        return self._symbol(z3.Not(bare(formula), self.context))
 
     def _quotient(
-        self,
-        fits: Callable[[Interpretation, Term, Term, Term], Formula],
-        dividend: Term,
-        divisor: Term,
+        self, fits: Callable[[Term, Term, Term], Formula], dividend: Term, divisor: Term
     ) -> Term:
         dividend, divisor = z3.simplify(self._term(dividend)), self._term(divisor)
         key = fits, dividend.get_id(), divisor.get_id()
         if key not in self._quotients:
             quotient = z3.FreshInt("quotient", self.context)
             self._quotients[key] = quotient, dividend, divisor
+            fitting = fits(*map(self._symbol, (quotient, dividend, divisor)))
             # Without the guard a divisor of 0 would make the assumptions contradictory.
-            self._assumptions.append(
-                z3.Implies(divisor >= 1, fits(self, quotient, dividend, divisor))
-            )
+            self._assumptions.append(z3.Implies(divisor >= 1, bare(fitting)))
         return self._quotients[key][0]
 
+    def _symbol(self, term: Term) -> Z3Symbol:
+        return Z3Symbol(self, term)
+
     def _term(self, value: Term) -> Term:
-        return z3.IntVal(value, self.context) if isinstance(value, int) else value
+        return z3.IntVal(value, self.context) if isinstance(value, int) else bare(value)
 
 
 class Products(Z3Interpretation):
@@ -205,15 +271,15 @@ class Products(Z3Interpretation):
 
     def times(self, count: Term, unit: Term) -> Term:
         """Z3's product."""
-        return self._term(count) * unit
+        return self._term(count) * self._term(unit)
 
     def floor_div(self, dividend: Term, divisor: Term) -> Term:
         """SMT-LIB's ``div``, which rounds down for a positive divisor."""
-        return self._term(dividend) / divisor
+        return self._term(dividend) / self._term(divisor)
 
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
         """Rounding down, mirrored."""
-        return -self.floor_div(-dividend, divisor)
+        return -(-dividend // divisor)
 
 
 class Abstract(Z3Interpretation):
@@ -225,17 +291,18 @@ class Abstract(Z3Interpretation):
         self._product = z3.Function("times", integers, integers, integers)
         self._products: dict[tuple[int, int], tuple[Term, Term, Term]] = {}
         # Built once and filled in by Z3: in Python each axiom would take a hundred times as long.
-        self._of_sums = tuple(self.integer(name) for name in ("left", "right", "other", "unit"))
-        self._order_of_sums = products_keep_order_of_sums(self, *self._of_sums)
+        of_sums = [self.integer(name) for name in ("left", "right", "other", "unit")]
+        self._of_sums = tuple(map(bare, of_sums))
+        self._order_of_sums = bare(products_keep_order_of_sums(*of_sums))
         self._products.clear()
 
-    def assumptions(self) -> list[Formula]:
+    def assumptions(self) -> list[Term]:
         """The quotients' definitions, and the axioms of products at the products named.
 
         Sums are of a number or a count rounded up, and any other count. Nothing else is needed
         so far, and all sums would take most of the time.
         """
-        axioms: list[Formula] = []
+        axioms: list[Term] = []
         rounded_up = {
             quotient.get_id()
             for (fits, *_), (quotient, *_) in self._quotients.items()
@@ -243,7 +310,8 @@ class Abstract(Z3Interpretation):
         }
         for key, unit in {unit.get_id(): unit for _, unit, _ in self._products.values()}.items():
             self.times(0, unit)
-            axioms.append(z3.Implies(unit >= 1, one_is_neutral(self, unit)))
+            neutral = bare(one_is_neutral(self._symbol(unit)))
+            axioms.append(z3.Implies(unit >= 1, neutral))
             counts = [self._products[name][0] for name in self._products if name[1] == key]
             some = [c for c in counts if z3.is_int_value(c) or c.get_id() in rounded_up]
             sums = {frozenset((a.get_id(), b.get_id())): (a, b) for a in some for b in counts}
@@ -283,10 +351,10 @@ class Bounded(Z3Interpretation):
     def integer(self, name: str) -> Term:
         """A Z3 integer from 0 to the bound. The ones named first are made smallest first."""
         if name not in self._integers:
-            value = super().integer(name)
+            value = bare(super().integer(name))
             self._integers[name] = value
             self._assumptions += [0 <= value, value <= self._bound]
-        return self._integers[name]
+        return self._symbol(self._integers[name])
 
     def block_set(self, name: str) -> Callable[[Term], Formula]:
         """A set of blocks from 0 to the bound."""
@@ -295,7 +363,7 @@ class Bounded(Z3Interpretation):
         )
         asked = z3.Var(0, z3.IntSort(self.context))
         contains = z3.Or([(asked == number) & member for number, member in enumerate(members)])
-        return lambda block: z3.substitute_vars(contains, self._term(block))
+        return lambda block: self._symbol(z3.substitute_vars(contains, self._term(block)))
 
     def times(self, count: Term, unit: Term) -> Term:
         """A case for each value of the unit, which keeps the product linear."""
@@ -309,12 +377,12 @@ class Bounded(Z3Interpretation):
         self._assumptions += [0 <= start, end <= self._bound + 1]
         index = z3.FreshInt("index", self.context)
         known = len(self._assumptions)
-        body = z3.Implies((start <= index) & (index < end), holds(index))
+        body = z3.Implies((start <= index) & (index < end), bare(holds(self._symbol(index))))
         at_any = self._assumptions[known:]
         del self._assumptions[known:]
         numbers = [self._term(number) for number in range(self._bound + 1)]
         self._assumptions += [z3.substitute(a, (index, n)) for a in at_any for n in numbers]
-        return z3.And([z3.substitute(body, (index, number)) for number in numbers])
+        return self._symbol(z3.And([z3.substitute(body, (index, number)) for number in numbers]))
 
     def sizes(self) -> list[Term]:
         """What a minimal model minimises, the most important first. It leaves no choice."""

@@ -21,7 +21,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.terms import Term
+from hitproof.spec.terms import Term, implies
 
 NOT_NEGATIVE = "lookup returns no negative length"
 NOT_LONGER = "lookup returns no more than it is given"
@@ -42,7 +42,7 @@ def _lookup(
         (NOT_NEGATIVE, 0 <= returned),
         (NOT_LONGER, returned <= given),
         (VALID, valid(returned)),
-        (GREATEST, at.implies(eligible, compared <= returned)),
+        (GREATEST, implies(eligible, compared <= returned)),
     )
     return tuple((why, holds) for why, holds in conditions if why != without)
 
@@ -136,8 +136,8 @@ def _candidate_only_caps(
             ("a lookahead is not negative", 0 <= lookahead),
             ("the candidate is within the cap", given <= cap),
         ),
-        valid(cap_blocks=given, horizon_blocks=seen, arithmetic=at)
-        == (valid(cap_blocks=cap, horizon_blocks=horizon, arithmetic=at) & (boundary <= given)),
+        valid(cap_blocks=given, horizon_blocks=seen)
+        == (valid(cap_blocks=cap, horizon_blocks=horizon) & (boundary <= given)),
     )
 
 

@@ -14,35 +14,36 @@ from hitproof.proofs.interpretation import (
     products_keep_order_of_sums,
 )
 from hitproof.proofs.obligation import Mutant, Obligation, State, Statement, Theorem
+from hitproof.spec.terms import ceil_div, implies
 
 _HAS_SIZE = "the unit, a block or a segment, has a size"
 
 
 def _neutral(at: Interpretation, one: int = 1) -> Statement:
     unit = at.integer("unit")
-    return Statement(((_HAS_SIZE, 1 <= unit),), one_is_neutral(at, unit, one))
+    return Statement(((_HAS_SIZE, 1 <= unit),), one_is_neutral(unit, one))
 
 
 def _order_of_sums(at: Interpretation, strictly: bool = False) -> Statement:
     left, right, other = at.integer("left"), at.integer("right"), at.integer("other")
     unit = at.integer("unit")
-    kept = products_keep_order_of_sums(at, left, right, other, unit)
+    kept = products_keep_order_of_sums(left, right, other, unit)
     if strictly:
-        together = at.times(left, unit) + at.times(right, unit)
-        kept &= at.implies(left + right <= other, together < at.times(other, unit))
+        together = left * unit + right * unit
+        kept &= implies(left + right <= other, together < other * unit)
     return Statement(((_HAS_SIZE, 1 <= unit),), kept)
 
 
 def _floor_exists(at: Interpretation, slip: int = 0) -> Statement:
     dividend, divisor = at.integer("dividend"), at.integer("divisor")
-    quotient = at.floor_div(dividend, divisor) + slip
-    return Statement(((_HAS_SIZE, 1 <= divisor),), is_floor(at, quotient, dividend, divisor))
+    quotient = dividend // divisor + slip
+    return Statement(((_HAS_SIZE, 1 <= divisor),), is_floor(quotient, dividend, divisor))
 
 
 def _ceiling_exists(at: Interpretation, slip: int = 0) -> Statement:
     dividend, divisor = at.integer("dividend"), at.integer("divisor")
-    quotient = at.ceil_div(dividend, divisor) + slip
-    return Statement(((_HAS_SIZE, 1 <= divisor),), is_ceiling(at, quotient, dividend, divisor))
+    quotient = ceil_div(dividend, divisor) + slip
+    return Statement(((_HAS_SIZE, 1 <= divisor),), is_ceiling(quotient, dividend, divisor))
 
 
 def _floor_is_greatest(at: Interpretation, slip: int = 0) -> Statement:
@@ -51,8 +52,8 @@ def _floor_is_greatest(at: Interpretation, slip: int = 0) -> Statement:
     return Statement(
         (
             (_HAS_SIZE, 1 <= divisor),
-            ("the quotient is rounded down", is_floor(at, quotient, dividend, divisor)),
-            ("another multiple does not exceed the dividend", at.times(other, divisor) <= dividend),
+            ("the quotient is rounded down", is_floor(quotient, dividend, divisor)),
+            ("another multiple does not exceed the dividend", other * divisor <= dividend),
         ),
         other <= quotient + slip,
     )
@@ -64,8 +65,8 @@ def _ceiling_is_least(at: Interpretation, slip: int = 0) -> Statement:
     return Statement(
         (
             (_HAS_SIZE, 1 <= divisor),
-            ("the quotient is rounded up", is_ceiling(at, quotient, dividend, divisor)),
-            ("another multiple covers the dividend", dividend <= at.times(other, divisor)),
+            ("the quotient is rounded up", is_ceiling(quotient, dividend, divisor)),
+            ("another multiple covers the dividend", dividend <= other * divisor),
         ),
         quotient + slip <= other,
     )

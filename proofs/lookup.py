@@ -9,8 +9,8 @@ from hitproof.proofs.cases import CASES, KINDS, any_group, case_name
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits
-from hitproof.spec.groups import GroupKind
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.groups import GroupKind, whole_blocks
+from hitproof.spec.terms import Formula, Term, ceil_div, for_all, implies, not_
 
 
 def _more_stays_valid(
@@ -21,15 +21,15 @@ def _more_stays_valid(
     cached, more = at.block_set("cached"), at.block_set("more")
     fewer, greater = (more, cached) if turned_round else (cached, more)
     every_block = hits.run_end(group, boundary)
-    grows = at.for_all(0, every_block, lambda i: at.implies(fewer(i), greater(i)))
+    grows = for_all(0, every_block, lambda i: implies(fewer(i), greater(i)))
     return Statement(
         (
             *sizes,
             ("the hit is not empty", 1 <= boundary),
-            ("the required run is cached", hits.has_required_run(group, boundary, cached, at)),
+            ("the required run is cached", hits.has_required_run(group, boundary, cached)),
             ("what is cached stays cached", grows),
         ),
-        hits.has_required_run(group, boundary, more, at),
+        hits.has_required_run(group, boundary, more),
     )
 
 
@@ -41,17 +41,17 @@ def _required_suffices(
     cached = at.block_set("cached")
 
     def cached_if_required(block: Term) -> Formula:
-        required = hits.in_required_run(group, block, boundary + boundary_slip, at)
-        return at.implies(required, cached(block))
+        required = hits.in_required_run(group, block, boundary + boundary_slip)
+        return implies(required, cached(block))
 
     every_block = hits.run_end(group, boundary)
     return Statement(
         (
             *sizes,
             ("the hit is not empty", 1 <= boundary),
-            ("each required block is cached", at.for_all(0, every_block, cached_if_required)),
+            ("each required block is cached", for_all(0, every_block, cached_if_required)),
         ),
-        hits.has_required_run(group, boundary, cached, at),
+        hits.has_required_run(group, boundary, cached),
     )
 
 
@@ -61,8 +61,8 @@ def _less_is_invalid(
     boundary, block = at.integer("boundary"), at.integer("block")
     group, sizes = any_group(at, kind, lookahead)
     cached = at.block_set("cached")
-    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
-    without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block), at)
+    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block))
     return Statement(
         (
             *sizes,
@@ -70,7 +70,7 @@ def _less_is_invalid(
             ("the block is in the required run", required),
             ("the block was cached", cached(block)),
         ),
-        at.negation(without),
+        not_(without),
     )
 
 
@@ -80,13 +80,13 @@ def _valid_is_complete(
     boundary, cap, horizon = (at.integer(n) for n in ("boundary", "cap", "horizon"))
     group, sizes = any_group(at, kind, lookahead)
     cached = at.block_set("cached")
-    valid = hits.valid_boundary(group, boundary, cap, horizon, cached, at)
+    valid = hits.valid_boundary(group, boundary, cap, horizon, cached)
 
     def cached_if_required(block: Term) -> Formula:
-        required = hits.in_required_run(group, block, boundary + boundary_slip, at)
-        return at.implies(required, cached(block))
+        required = hits.in_required_run(group, block, boundary + boundary_slip)
+        return implies(required, cached(block))
 
-    complete = at.for_all(0, hits.run_end(group, boundary), cached_if_required)
+    complete = for_all(0, hits.run_end(group, boundary), cached_if_required)
     if reach:
         complete &= hits.within_reach(group, boundary, cap, horizon)
     return Statement((*sizes, ("the hit is not empty", 1 <= boundary)), valid == complete)
@@ -98,7 +98,7 @@ def _reach_in_tokens(
     boundary, block_size = at.integer("boundary"), at.integer("block_size")
     cap, horizon = at.integer("cap"), at.integer("horizon")
     group, sizes = any_group(at, kind, lookahead)
-    in_blocks = at.ceil_div if rounded_up else at.floor_div
+    in_blocks = ceil_div if rounded_up else whole_blocks
     reach = hits.within_reach(
         group, boundary, in_blocks(cap, block_size), in_blocks(horizon, block_size)
     )
@@ -106,8 +106,7 @@ def _reach_in_tokens(
         (*sizes, ("a block holds at least one token", 1 <= block_size)),
         reach
         == (
-            (at.times(boundary, block_size) <= cap)
-            & (at.times(boundary + group.lookahead, block_size) <= horizon)
+            (boundary * block_size <= cap) & ((boundary + group.lookahead) * block_size <= horizon)
         ),
     )
 
@@ -119,19 +118,17 @@ def _scan_starts_high_enough(
     block_size, alignment = at.integer("block_size"), at.integer("alignment")
     cap, horizon = at.integer("cap"), at.integer("horizon")
     group, sizes = any_group(at, kind, lookahead)
-    reach = hits.within_reach(
-        group, boundary, at.floor_div(cap, block_size), at.floor_div(horizon, block_size)
-    )
-    length = at.times(count, alignment)
+    reach = hits.within_reach(group, boundary, cap // block_size, horizon // block_size)
+    length = count * alignment
     return Statement(
         (
             *sizes,
             ("a block holds at least one token", 1 <= block_size),
             ("the alignment is at least one token", 1 <= alignment),
-            ("a hit ends on a block edge", length == at.times(boundary, block_size)),
+            ("a hit ends on a block edge", length == boundary * block_size),
             ("lookup may serve the hit", reach),
         ),
-        length <= at.multiple_at_most(cap, alignment) - slip,
+        length <= cap // alignment * alignment - slip,
     )
 
 
@@ -144,8 +141,8 @@ def _two_hits(
     cap, horizon, cached = at.integer("cap"), at.integer("horizon"), at.block_set("cached")
 
     def valid(segments: Term) -> Formula:
-        boundary = at.times(segments, group.segment)
-        return hits.valid_boundary(group, boundary, cap, horizon, cached, at)
+        boundary = segments * group.segment
+        return hits.valid_boundary(group, boundary, cap, horizon, cached)
 
     some_hits = ("neither hit is empty", (1 <= count) & (1 <= other))
     return count, valid(count), other, valid(other), (*sizes, some_hits)
@@ -156,10 +153,10 @@ def _scan_goes_on(at: Interpretation, kind: GroupKind, lookahead: int, slip: int
     return Statement(
         (
             *sizes,
-            ("no other valid hit is longer", at.implies(other_is_valid, other <= count)),
-            ("the hit is not valid", at.negation(valid)),
+            ("no other valid hit is longer", implies(other_is_valid, other <= count)),
+            ("the hit is not valid", not_(valid)),
         ),
-        at.implies(other_is_valid, other <= count - 1 - slip),
+        implies(other_is_valid, other <= count - 1 - slip),
     )
 
 
@@ -171,10 +168,10 @@ def _longest_is_one(
         *sizes,
         ("the hit is valid", valid),
         ("the other hit is valid", other_is_valid),
-        ("no valid hit is longer than the one", at.implies(other_is_valid, other <= count)),
+        ("no valid hit is longer than the one", implies(other_is_valid, other <= count)),
     )
     if other_is_longest:
-        hypotheses += (("nor than the other", at.implies(valid, count <= other)),)
+        hypotheses += (("nor than the other", implies(valid, count <= other)),)
     return Statement(hypotheses, count == other)
 
 

@@ -10,7 +10,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Mutant, Obligation, Statement
 from hitproof.spec import hits, mask
 from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.terms import Term, is_multiple
+from hitproof.spec.terms import Term, is_multiple, max
 
 
 def _altered(group: BlockGeometry, tail_slip: int = 0, **changes: Term) -> BlockGeometry:
@@ -29,7 +29,7 @@ def _reachable_is_kept(
     block = at.integer("block")
     group, sizes = any_group(at, kind, lookahead)
     count = at.integer("count")
-    boundary = at.times(count, group.segment)
+    boundary = count * group.segment
     masked = _altered(
         group, tail_slip, lookahead=group.lookahead if mask_lookahead is None else mask_lookahead
     )
@@ -37,17 +37,17 @@ def _reachable_is_kept(
         (
             *sizes,
             ("the hit is not empty", 1 <= count),
-            ("the block is in its required run", hits.in_required_run(group, block, boundary, at)),
+            ("the block is in its required run", hits.in_required_run(group, block, boundary)),
         ),
-        mask.in_mask(masked, block + block_slip, at),
+        mask.in_mask(masked, block + block_slip),
     )
 
 
 def _next_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = False) -> Statement:
     block, lookahead, segment = (at.integer(n) for n in ("block", "lookahead", "segment"))
     group = BlockGeometry(SLIDING, segment, 0, lookahead)
-    other = at.times(at.integer("other"), segment)
-    boundary = mask.next_boundary(group, block, at) + slip
+    other = at.integer("other") * segment
+    boundary = mask.next_boundary(group, block) + slip
     return Statement(
         (
             ("a segment is at least one block", 1 <= segment),
@@ -56,7 +56,7 @@ def _next_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = False
         ),
         (block < hits.run_end(group, boundary))
         & (1 <= boundary)
-        & is_multiple(boundary, segment, at)
+        & is_multiple(boundary, segment)
         & (boundary + int(strictly) <= other),
     )
 
@@ -116,14 +116,14 @@ def _stored_is_kept(
 ) -> Statement:
     block, end = at.integer("block"), at.integer("end")
     group, sizes = any_group(at, kind, lookahead)
-    stored = mask.in_stored_mask(group, block, end, at)
+    stored = mask.in_stored_mask(group, block, end)
     return Statement(
         (
             *sizes,
             ("the request has a block", 1 <= end),
-            ("a hit at its end reads the block", hits.in_required_run(group, block, end, at)),
+            ("a hit at its end reads the block", hits.in_required_run(group, block, end)),
         ),
-        mask.in_mask(group, block, at) if dense else stored,
+        mask.in_mask(group, block) if dense else stored,
     )
 
 
@@ -134,11 +134,11 @@ def _mask_is_stored(
     block, end = at.integer("block"), at.integer("end")
     group, sizes = any_group(at, kind, lookahead)
     if only:
-        given = mask.in_stored_mask(group, block, end, at)
-        then = mask.in_mask(group, block - slip, at)
+        given = mask.in_stored_mask(group, block, end)
+        then = mask.in_mask(group, block - slip)
     else:
-        given = mask.in_mask(group, block, at)
-        then = mask.in_stored_mask(group, block - slip, end, at)
+        given = mask.in_mask(group, block)
+        then = mask.in_stored_mask(group, block - slip, end)
     hypotheses = (("the request has a block", 1 <= end), ("the block is there", given))
     return Statement((*sizes, *hypotheses), then)
 
@@ -146,15 +146,15 @@ def _mask_is_stored(
 def _served_is_due(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
     block, count, num_final = (at.integer(n) for n in ("block", "count", "num_final"))
     group, sizes = any_group(at, kind, lookahead)
-    boundary = at.times(count, group.segment)
+    boundary = count * group.segment
     return Statement(
         (
             *sizes,
             ("the hit is not empty", 1 <= count),
-            ("the block is in its required run", hits.in_required_run(group, block, boundary, at)),
+            ("the block is in its required run", hits.in_required_run(group, block, boundary)),
             ("all of that run is final", hits.run_end(group, boundary) <= num_final + slip),
         ),
-        mask.is_due(group, block, num_final, at),
+        mask.is_due(group, block, num_final),
     )
 
 
@@ -190,11 +190,11 @@ def _stored_and_due() -> Iterable[Obligation]:
         )
 
 
-def _first_boundary(at: Interpretation, group: BlockGeometry, block: Term) -> tuple[Term, Term]:
+def _first_boundary(group: BlockGeometry, block: Term) -> tuple[Term, Term]:
     """The first boundary whose run ends after the block, in segments and in blocks."""
-    passed = at.floor_div(block - group.lookahead, group.segment)
-    count = at.maximum(passed + 1, 1)
-    return count, at.times(count, group.segment)
+    passed = (block - group.lookahead) // group.segment
+    count = max(passed + 1, 1)
+    return count, count * group.segment
 
 
 def _stored_is_read(
@@ -202,11 +202,11 @@ def _stored_is_read(
 ) -> Statement:
     block, end = at.integer("block"), at.integer("end")
     group, sizes = any_group(at, kind, lookahead)
-    stored = mask.in_stored_mask(group, block, end, at)
-    _, boundary = _first_boundary(at, group, block)
-    read = hits.in_required_run(group, block, boundary, at)
+    stored = mask.in_stored_mask(group, block, end)
+    _, boundary = _first_boundary(group, block)
+    read = hits.in_required_run(group, block, boundary)
     if not boundaries_only:
-        read = read | hits.in_required_run(group, block, end, at)
+        read = read | hits.in_required_run(group, block, end)
     return Statement(
         (*sizes, ("the request has a block", 1 <= end), ("it is stored", stored)), read
     )
@@ -215,12 +215,12 @@ def _stored_is_read(
 def _due_is_served(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
     block, num_final = at.integer("block"), at.integer("num_final")
     group, sizes = any_group(at, kind, lookahead)
-    due = mask.is_due(group, block, num_final + slip, at)
-    count, boundary = _first_boundary(at, group, block)
+    due = mask.is_due(group, block, num_final + slip)
+    count, boundary = _first_boundary(group, block)
     return Statement(
         (*sizes, ("the block is due", due)),
         (1 <= count)
-        & hits.in_required_run(group, block, boundary, at)
+        & hits.in_required_run(group, block, boundary)
         & (hits.run_end(group, boundary) <= num_final),
     )
 
@@ -277,11 +277,11 @@ def _kept_is_reachable(
         lookahead=group.lookahead if mask_lookahead is None else mask_lookahead,
     )
     # The boundary that shows it: the first whose run ends after the block.
-    passed = at.floor_div(block - group.lookahead, group.segment)
-    count = at.maximum(passed + 1, 1) + count_slip
+    passed = (block - group.lookahead) // group.segment
+    count = max(passed + 1, 1) + count_slip
     return Statement(
-        (*sizes, ("the block is in the mask", mask.in_mask(masked, block, at))),
-        (1 <= count) & hits.in_required_run(group, block, at.times(count, group.segment), at),
+        (*sizes, ("the block is in the mask", mask.in_mask(masked, block))),
+        (1 <= count) & hits.in_required_run(group, block, count * group.segment),
     )
 
 

@@ -22,7 +22,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import attention, hits
 from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, max, not_
 
 
 def _group_and_need(
@@ -38,10 +38,8 @@ def _group_and_need(
         return group, boundary, 1, sizes
     if kind is CHUNKED:
         first_block = at.integer("first_block")
-        first_token = at.multiple_at_most(
-            at.times(boundary, group.block_size), group.chunk
-        )  # of the chunk that the boundary lies in
-        holds = holds_token(at, first_block, first_token, group.block_size)
+        first_token = boundary * group.block_size // group.chunk * group.chunk  # of its chunk
+        holds = holds_token(first_block, first_token, group.block_size)
         begins = ("the block holds the first token of the boundary's chunk", holds)
         return group, boundary, boundary - first_block + group.lookahead, (*sizes, begins)
     if near_start:
@@ -65,7 +63,7 @@ def _need_suffices(
     among_last = partial(_among_last, group, boundary, count)
     return Statement(
         (*sizes, ("as many blocks as needed are contiguous", need + slip <= count)),
-        hits.has_required_run(group, boundary, among_last, at),
+        hits.has_required_run(group, boundary, among_last),
     )
 
 
@@ -74,15 +72,15 @@ def _less_does_not_suffice(
 ) -> Statement:
     group, boundary, need, sizes = _group_and_need(at, kind, lookahead, near_start)
     count = at.integer("contiguous")
-    first = at.maximum(hits.run_start(group, boundary, at), 0)
+    first = max(hits.run_start(group, boundary), 0)
     return Statement(
         (
             *sizes,
             ("a count is not negative", 0 <= count),
             ("fewer blocks than needed are contiguous", count < need + slip),
         ),
-        hits.in_required_run(group, first, boundary, at)
-        & at.negation(_among_last(group, boundary, count, first)),
+        hits.in_required_run(group, first, boundary)
+        & not_(_among_last(group, boundary, count, first)),
     )
 
 
@@ -93,36 +91,34 @@ def _run_is_exact(
     block = at.integer("block")
     return Statement(
         sizes,
-        hits.in_required_run(group, block, boundary, at)
+        hits.in_required_run(group, block, boundary)
         == _among_last(group, boundary, need + slip, block),
     )
 
 
 def _lookahead_is_exact(at: Interpretation, slip: int = 0) -> Statement:
     ahead, block_size = at.integer("lookahead_tokens"), at.integer("block_size")
-    blocks = attention.lookahead_blocks(ahead, block_size, at) + slip
+    blocks = attention.lookahead_blocks(ahead, block_size) + slip
     return Statement(
         (
             ("a block holds at least one token", 1 <= block_size),
             ("a draft layer takes in one token after its own, or more", 1 <= ahead),
         ),
-        (1 <= blocks)
-        & (ahead <= at.times(blocks, block_size))
-        & (at.times(blocks, block_size) - block_size < ahead),
+        (1 <= blocks) & (ahead <= blocks * block_size) & (blocks * block_size - block_size < ahead),
     )
 
 
 def _one_block_is_enough(at: Interpretation, guard: str = "block") -> Statement:
     ahead, block_size = at.integer("lookahead_tokens"), at.integer("block_size")
     segment = at.integer("segment")
-    span = {"block": block_size, "alignment": at.times(segment, block_size), "one": 1}[guard]
+    span = {"block": block_size, "alignment": segment * block_size, "one": 1}[guard]
     return Statement(
         (
             ("a block holds at least one token", 1 <= block_size),
             ("boundaries are at least a block apart", 1 <= segment),
             ("a draft layer takes in one token after its own, or more", 1 <= ahead),
         ),
-        (attention.lookahead_blocks(ahead, block_size, at) == 1) == (ahead <= span),
+        (attention.lookahead_blocks(ahead, block_size) == 1) == (ahead <= span),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hitproof.proofs.interpretation import Abstract, Interpretation, Z3Interpretation
+from hitproof.proofs.interpretation import Abstract, Interpretation, Z3Interpretation, bare
 from hitproof.spec.groups import BlockGeometry, GroupKind
 from hitproof.spec.terms import Formula, Term
 
@@ -34,11 +34,14 @@ AnyGroup: TypeAlias = Callable[[Interpretation, GroupKind, Term], tuple[BlockGeo
 """Any group of a kind and a lookahead, with what is taken for granted of its sizes."""
 
 
-def refutation(state: State, at: Z3Interpretation) -> list[Formula]:
-    """What a counterexample satisfies: it is contradictory just when the statement holds."""
+def refutation(state: State, at: Z3Interpretation) -> list[Term]:
+    """What a counterexample satisfies: it is contradictory just when the statement holds.
+
+    These are Z3's terms.
+    """
     statement = state(at)
-    hypotheses = [hypothesis for _, hypothesis in statement.hypotheses]
-    return [*at.assumptions(), *hypotheses, at.negation(statement.conclusion)]
+    hypotheses = [bare(hypothesis) for _, hypothesis in statement.hypotheses]
+    return [*at.assumptions(), *hypotheses, bare(at.not_(statement.conclusion))]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from hitproof.spec import hits, retention
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases import sequential
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.terms import Term
+from hitproof.spec.terms import Term, is_multiple, not_
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
 
@@ -45,10 +45,9 @@ def _longer_horizon_keeps_hits(
         hits.valid_boundary(
             group,
             boundary,
-            at.floor_div(num_tokens - 1, block_size),
-            at.floor_div(horizon(policy, num_tokens, candidate), block_size),
+            (num_tokens - 1) // block_size,
+            horizon(policy, num_tokens, candidate) // block_size,
             cached,
-            at,
         )
         for policy in policies
     )
@@ -96,10 +95,8 @@ def _horizons() -> Iterable[Obligation]:
 def _no_full_candidate(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     group, sizes = any_group(at, kind, lookahead)
     candidate = at.integer("candidate")
-    served = sequential.valid_without_margin(
-        group, candidate, candidate, at.block_set("cached"), at
-    )
-    return Statement((*sizes, ("the candidate is not empty", 1 <= candidate)), at.negation(served))
+    served = sequential.valid_without_margin(group, candidate, candidate, at.block_set("cached"))
+    return Statement((*sizes, ("the candidate is not empty", 1 <= candidate)), not_(served))
 
 
 def _only_loses(
@@ -109,8 +106,8 @@ def _only_loses(
     boundary, candidate = at.integer("boundary"), at.integer("candidate")
     cap = at.integer("cap")
     cached = at.block_set("cached")
-    in_sequence = sequential.valid_without_margin(group, boundary, candidate, cached, at)
-    with_margin = hits.valid_boundary(group, boundary, cap, cap, cached, at)
+    in_sequence = sequential.valid_without_margin(group, boundary, candidate, cached)
+    with_margin = hits.valid_boundary(group, boundary, cap, cap, cached)
     premise, conclusion = (with_margin, in_sequence) if converse else (in_sequence, with_margin)
     return Statement(
         (
@@ -132,7 +129,6 @@ def _stays_valid(at: Interpretation, kind: GroupKind, lookahead: int) -> Stateme
         group,
         candidate=candidate,
         cached=at.block_set("cached"),
-        arithmetic=at,
     )
     return Statement(
         (
@@ -148,14 +144,14 @@ def _stays_valid(at: Interpretation, kind: GroupKind, lookahead: int) -> Stateme
 def _turn_costs(at: Interpretation, least: int = 1) -> Statement:
     lookahead, alignment = at.integer("lookahead_tokens"), at.integer("alignment")
     count = at.integer("count")
-    left = at.multiple_at_most(at.times(count, alignment) - lookahead, alignment)
+    left = (count * alignment - lookahead) // alignment * alignment
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
             ("the group looks ahead", least <= lookahead),
             ("by one of its blocks, which is no longer than the alignment", lookahead <= alignment),
         ),
-        left == at.times(count - 1, alignment),
+        left == (count - 1) * alignment,
     )
 
 
@@ -228,13 +224,13 @@ def no_margin() -> Iterable[Obligation]:
 def _no_sibling_hits_more(at: Interpretation, slip: int = 0) -> Statement:
     length, alignment = at.integer("length"), at.integer("alignment")
     shared, lookahead = at.integer("shared"), at.integer("lookahead_tokens")
-    junction = retention.junction_boundary(shared, lookahead + slip, alignment, at)
+    junction = retention.junction_boundary(shared, lookahead + slip, alignment)
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
             ("a lookahead is not negative", 0 <= lookahead),
             ("a hit is not negative", 0 <= length),
-            ("a hit ends on a boundary", at.multiple_at_most(length, alignment) == length),
+            ("a hit ends on a boundary", is_multiple(length, alignment)),
             ("the hit and its lookahead are shared", length + lookahead <= shared),
         ),
         length <= junction,
@@ -244,14 +240,14 @@ def _no_sibling_hits_more(at: Interpretation, slip: int = 0) -> Statement:
 def _junction_is_shared(at: Interpretation, slip: int = 0) -> Statement:
     alignment, shared = at.integer("alignment"), at.integer("shared")
     lookahead = at.integer("lookahead_tokens")
-    junction = retention.junction_boundary(shared, lookahead + slip, alignment, at)
+    junction = retention.junction_boundary(shared, lookahead + slip, alignment)
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
             ("a lookahead is not negative", 0 <= lookahead),
             ("there is a junction", 1 <= junction),
         ),
-        (at.multiple_at_most(junction, alignment) == junction) & (junction + lookahead <= shared),
+        is_multiple(junction, alignment) & (junction + lookahead <= shared),
     )
 
 
@@ -266,9 +262,9 @@ def _junction_run_is_kept(
         (
             *sizes,
             ("there is a junction", 1 <= replays[2]),
-            ("the block is in its run", hits.in_required_run(group, block, replays[2], at)),
+            ("the block is in its run", hits.in_required_run(group, block, replays[2])),
         ),
-        retention.in_retained_mask(group, block, kept, None, at),
+        retention.in_retained_mask(group, block, kept, None),
     )
 
 

@@ -23,14 +23,14 @@ from hitproof.spec.pool import (
     BlockState,
     Operation,
 )
-from hitproof.spec.terms import Arithmetic, Formula
+from hitproof.spec.terms import Formula, not_
 
-After = Callable[[BlockState, Operation, Arithmetic], BlockState]
-Holds = Callable[[BlockState, BlockState, Interpretation], Formula]
+After = Callable[[BlockState, Operation], BlockState]
+Holds = Callable[[BlockState, BlockState], Formula]
 
 
-def _right(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return operation.after(block, at)
+def _right(block: BlockState, operation: Operation) -> BlockState:
+    return operation.after(block)
 
 
 def _any_block(at: Interpretation) -> BlockState:
@@ -39,14 +39,12 @@ def _any_block(at: Interpretation) -> BlockState:
     return BlockState(null, **{name: at.integer(name) for name in fields})
 
 
-def _possible(
-    at: Interpretation, operation: Operation, block: BlockState, anyhow: bool
-) -> Hypotheses:
+def _possible(operation: Operation, block: BlockState, anyhow: bool) -> Hypotheses:
     """A sound block that the operation may be asked for; with ``anyhow``, or may not."""
-    sound = ("all that must hold of the block holds before", pool.is_sound(block, at))
+    sound = ("all that must hold of the block holds before", pool.is_sound(block))
     if anyhow:
         return (sound,)
-    return (sound, ("the operation is possible", operation.possible(block, at)))
+    return (sound, ("the operation is possible", operation.possible(block)))
 
 
 def _holds_after(
@@ -57,8 +55,8 @@ def _holds_after(
     anyhow: bool = False,
 ) -> Statement:
     block = _any_block(at)
-    changed = after(block, operation, at)
-    return Statement(_possible(at, operation, block, anyhow), holds(block, changed, at))
+    changed = after(block, operation)
+    return Statement(_possible(operation, block, anyhow), holds(block, changed))
 
 
 def _count_is_kept(
@@ -66,12 +64,12 @@ def _count_is_kept(
 ) -> Statement:
     """``before`` and ``after``: the block as the free count sees it."""
     block, free_count, length = _any_block(at), at.integer("free_count"), at.integer("length")
-    counted = block if before is None else before(block, operation, at)
-    decrease = pool.free_count_decrease(counted, after(block, operation, at), at)
-    length_then = length + operation.after(block, at).queued - block.queued
+    counted = block if before is None else before(block, operation)
+    decrease = pool.free_count_decrease(counted, after(block, operation))
+    length_then = length + operation.after(block).queued - block.queued
     return Statement(
         (
-            *_possible(at, operation, block, anyhow=False),
+            *_possible(operation, block, anyhow=False),
             ("the count is right before", pool.is_free_queue_length(free_count, length)),
             ("the queue is as long as what it holds of the block", block.queued <= length),
         ),
@@ -81,13 +79,13 @@ def _count_is_kept(
 
 def _found_is_real(at: Interpretation, apart: bool) -> Statement:
     block = _any_block(at)
-    holds = pool.is_kept_apart(block, at) if apart else pool.is_named_for_its_content(block)
+    holds = pool.is_kept_apart(block) if apart else pool.is_named_for_its_content(block)
     return Statement(
         (
             ("what must hold of the block holds", holds),
             ("a key finds the block, or it carries one", (1 <= block.named) | (1 <= block.keys)),
         ),
-        at.negation(block.null),
+        not_(block.null),
     )
 
 
@@ -102,47 +100,47 @@ def _sound_by_cases(at: Interpretation, leaks: bool = False, stale: bool = True)
     if leaks:
         unused = unused | ((block.holders == 0) & (block.queued == 0))
     queued = unused | ((1 <= block.holders) & (block.queued == 0))
-    other = at.negation(block.null) & (block.ref_count == block.holders) & queued
+    other = not_(block.null) & (block.ref_count == block.holders) & queued
     cases = (block.null & nowhere) | (other & (block.named == block.keys))
     if stale:
         cases = cases & (block.stale == 0)
-    return Statement((), pool.is_sound(block, at) == cases)
+    return Statement((), pool.is_sound(block) == cases)
 
 
 def _resets(at: Interpretation, held: bool = False) -> Statement:
     block = _any_block(at)
-    free = block.null | pool.is_unused(block, at)
+    free = block.null | pool.is_unused(block)
     if held:
         free = free | (1 <= block.holders)
-    sound = ("all that must hold of the block holds", pool.is_sound(block, at))
-    return Statement((sound,), pool.can_be_reset(block, at) == free)
+    sound = ("all that must hold of the block holds", pool.is_sound(block))
+    return Statement((sound,), pool.can_be_reset(block) == free)
 
 
 def _comes_next(at: Interpretation, first: Operation, then: Operation, sound: bool) -> Statement:
     """What one operation leaves, another one may be asked for."""
     block = _any_block(at)
-    hypotheses: Hypotheses = (("the first is possible", first.possible(block, at)),)
+    hypotheses: Hypotheses = (("the first is possible", first.possible(block)),)
     if sound:
-        hypotheses += (("all that must hold of the block holds before", pool.is_sound(block, at)),)
-    return Statement(hypotheses, then.possible(first.after(block, at), at))
+        hypotheses += (("all that must hold of the block holds before", pool.is_sound(block)),)
+    return Statement(hypotheses, then.possible(first.after(block)))
 
 
 def _registers_once(at: Interpretation, again: bool = False) -> Statement:
     """Neither an unused block is registered, nor one that has a key."""
     block = _any_block(at)
-    possible = pool.can_be_registered(block, at)
-    after = block if again else pool.registered(block, at)
-    twice = possible & pool.can_be_registered(after, at)
-    sound = ("all that must hold of the block holds", pool.is_sound(block, at))
-    return Statement((sound,), at.negation(twice | (possible & pool.is_unused(block, at))))
+    possible = pool.can_be_registered(block)
+    after = block if again else pool.registered(block)
+    twice = possible & pool.can_be_registered(after)
+    sound = ("all that must hold of the block holds", pool.is_sound(block))
+    return Statement((sound,), not_(twice | (possible & pool.is_unused(block))))
 
 
 def _unused_can_be_taken(at: Interpretation, unused: bool = True) -> Statement:
     block = _any_block(at)
-    hypotheses: Hypotheses = (("all that must hold of the block holds", pool.is_sound(block, at)),)
+    hypotheses: Hypotheses = (("all that must hold of the block holds", pool.is_sound(block)),)
     if unused:
-        hypotheses += (("the block is unused", pool.is_unused(block, at)),)
-    return Statement(hypotheses, pool.can_be_taken(block, at))
+        hypotheses += (("the block is unused", pool.is_unused(block)),)
+    return Statement(hypotheses, pool.can_be_taken(block))
 
 
 def _empty_counts_nothing(at: Interpretation, length: int = 0) -> Statement:
@@ -166,95 +164,92 @@ def _goes_on_finding(at: Interpretation, kept: bool = True) -> Statement:
 # --- what is shown of a block before and after an operation --------------------------------
 
 
-def _counts_holders(_: BlockState, after: BlockState, at: Interpretation) -> Formula:
-    del at
+def _counts_holders(_: BlockState, after: BlockState) -> Formula:
     return pool.counts_holders(after)
 
 
-def _is_queued_when_unused(_: BlockState, after: BlockState, at: Interpretation) -> Formula:
-    return pool.is_queued_when_unused(after, at)
+def _is_queued_when_unused(_: BlockState, after: BlockState) -> Formula:
+    return pool.is_queued_when_unused(after)
 
 
-def _is_kept_apart(_: BlockState, after: BlockState, at: Interpretation) -> Formula:
-    return pool.is_kept_apart(after, at)
+def _is_kept_apart(_: BlockState, after: BlockState) -> Formula:
+    return pool.is_kept_apart(after)
 
 
-def _is_named_for_its_content(_: BlockState, after: BlockState, at: Interpretation) -> Formula:
-    del at
+def _is_named_for_its_content(_: BlockState, after: BlockState) -> Formula:
     return pool.is_named_for_its_content(after)
 
 
-def _keeps_its_keys(before: BlockState, after: BlockState, at: Interpretation) -> Formula:
-    del at
+def _keeps_its_keys(before: BlockState, after: BlockState) -> Formula:
     return pool.keeps_its_keys(before, after)
 
 
-def _nobody_holds_it(before: BlockState, after: BlockState, at: Interpretation) -> Formula:
-    del after, at
+def _nobody_holds_it(before: BlockState, after: BlockState) -> Formula:
+    del after
     return before.null | (before.holders == 0)
 
 
-def _is_real(before: BlockState, after: BlockState, at: Interpretation) -> Formula:
+def _is_real(before: BlockState, after: BlockState) -> Formula:
     del after
-    return at.negation(before.null)
+    return not_(before.null)
 
 
 # --- what broken operations do -------------------------------------------------------------
 
 
-def _not_counted(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return replace(operation.after(block, at), ref_count=block.ref_count)
+def _not_counted(block: BlockState, operation: Operation) -> BlockState:
+    return replace(operation.after(block), ref_count=block.ref_count)
 
 
-def _counted_once_more(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return replace(operation.after(block, at), ref_count=block.ref_count + 1)
+def _counted_once_more(block: BlockState, operation: Operation) -> BlockState:
+    return replace(operation.after(block), ref_count=block.ref_count + 1)
 
 
-def _left_in_queue(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return replace(operation.after(block, at), queued=block.queued)
+def _left_in_queue(block: BlockState, operation: Operation) -> BlockState:
+    return replace(operation.after(block), queued=block.queued)
 
 
-def _put_in_queue(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return replace(operation.after(block, at), queued=block.queued + 1)
+def _put_in_queue(block: BlockState, operation: Operation) -> BlockState:
+    return replace(operation.after(block), queued=block.queued + 1)
 
 
-def _twice(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return operation.after(operation.after(block, at), at)
+def _twice(block: BlockState, operation: Operation) -> BlockState:
+    return operation.after(operation.after(block))
 
 
-def _with_its_old_keys(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    after = replace(operation.after(block, at), keys=block.keys, named=block.named)
+def _with_its_old_keys(block: BlockState, operation: Operation) -> BlockState:
+    after = replace(operation.after(block), keys=block.keys, named=block.named)
     return pool.rewritten(after)
 
 
-def _written_to(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return pool.rewritten(operation.after(block, at))
+def _written_to(block: BlockState, operation: Operation) -> BlockState:
+    return pool.rewritten(operation.after(block))
 
 
-def _without_its_hash(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return replace(operation.after(block, at), keys=0)
+def _without_its_hash(block: BlockState, operation: Operation) -> BlockState:
+    return replace(operation.after(block), keys=0)
 
 
-def _named_as_before(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return replace(operation.after(block, at), named=block.named)
+def _named_as_before(block: BlockState, operation: Operation) -> BlockState:
+    return replace(operation.after(block), named=block.named)
 
 
-def _without_its_keys(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    return pool.invalidated(operation.after(block, at), at)
+def _without_its_keys(block: BlockState, operation: Operation) -> BlockState:
+    return pool.invalidated(operation.after(block))
 
 
-def _unchanged(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    del operation, at
+def _unchanged(block: BlockState, operation: Operation) -> BlockState:
+    del operation
     return block
 
 
-def _unused(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    del operation, at
+def _unused(block: BlockState, operation: Operation) -> BlockState:
+    del operation
     return replace(block, ref_count=0)
 
 
-def _used(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
-    del operation, at
+def _used(block: BlockState, operation: Operation) -> BlockState:
+    del operation
     return replace(block, ref_count=1)
 
 

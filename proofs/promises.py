@@ -11,7 +11,7 @@ from hitproof.proofs.interpretation import Interpretation, Products
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits, retention
 from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.terms import Term, is_multiple
+from hitproof.spec.terms import Term, is_multiple, not_
 
 
 def _replayed(at: Interpretation, slip: int) -> tuple[Term, Term, Hypotheses]:
@@ -19,12 +19,12 @@ def _replayed(at: Interpretation, slip: int) -> tuple[Term, Term, Hypotheses]:
     length, alignment = at.integer("length"), at.integer("alignment")
     cap, horizon = at.integer("cap"), at.integer("horizon")
     lookahead = at.integer("lookahead_tokens")
-    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment, at)
+    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment)
     hypotheses = (
         ("the alignment is at least one token", 1 <= alignment),
         ("a lookahead is not negative", 0 <= lookahead),
         ("a hit is not negative", 0 <= length),
-        ("a hit ends on a boundary", at.multiple_at_most(length, alignment) == length),
+        ("a hit ends on a boundary", is_multiple(length, alignment)),
         ("the hit stays within the cap", length <= cap),
         ("its lookahead stays within the horizon", length + lookahead <= horizon),
     )
@@ -39,34 +39,32 @@ def _no_hit_is_longer(at: Interpretation, slip: int = 0) -> Statement:
 def _it_can_be_served(at: Interpretation, slip: int = 0) -> Statement:
     alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
     cap, horizon = at.integer("cap"), at.integer("horizon")
-    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment, at)
+    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment)
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
             ("a lookahead is not negative", 0 <= lookahead),
             ("there is a hit", 1 <= boundary),
         ),
-        (at.multiple_at_most(boundary, alignment) == boundary)
-        & (boundary <= cap)
-        & (boundary + lookahead <= horizon),
+        is_multiple(boundary, alignment) & (boundary <= cap) & (boundary + lookahead <= horizon),
     )
 
 
 def _replay_is_a_boundary(at: Interpretation, least: int = 0) -> Statement:
     alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
     cap, horizon = at.integer("cap"), at.integer("horizon")
-    boundary = retention.replay_boundary(cap, horizon, lookahead, alignment, at)
+    boundary = retention.replay_boundary(cap, horizon, lookahead, alignment)
     return Statement(
         (("the alignment is at least one token", 1 <= alignment),),
-        (least <= boundary) & is_multiple(boundary, alignment, at),
+        (least <= boundary) & is_multiple(boundary, alignment),
     )
 
 
 def _follow_up_hits_no_less(at: Interpretation, slip: int = 0) -> Statement:
     alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
     prompt, computed = at.integer("prompt"), at.integer("computed")
-    extension = retention.replay_boundary(prompt, prompt, lookahead, alignment, at)
-    follow_up = retention.replay_boundary(computed, computed, lookahead, alignment, at)
+    extension = retention.replay_boundary(prompt, prompt, lookahead, alignment)
+    follow_up = retention.replay_boundary(computed, computed, lookahead, alignment)
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
@@ -79,7 +77,7 @@ def _follow_up_hits_no_less(at: Interpretation, slip: int = 0) -> Statement:
 def _rounded_hit_asks_less(at: Interpretation, slip: int = 0) -> Statement:
     boundary, interval = at.integer("boundary"), at.integer("interval")
     lookahead, shared = at.integer("lookahead"), at.integer("shared")
-    rounded = at.multiple_at_most(boundary, interval) + slip
+    rounded = boundary // interval * interval + slip
     return Statement(
         (
             ("the interval is at least one block", 1 <= interval),
@@ -91,31 +89,31 @@ def _rounded_hit_asks_less(at: Interpretation, slip: int = 0) -> Statement:
 
 def _intervals_fall_on_boundaries(at: Interpretation, slip: int = 0) -> Statement:
     count, share, alignment = (at.integer(n) for n in ("count", "interval", "alignment"))
-    multiple = at.times(count, at.times(share, alignment))
+    multiple = count * (share * alignment)
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
             ("the interval is at least one alignment", 1 <= share),
         ),
-        multiple == at.times(at.times(count, share) + slip, alignment),
+        multiple == (count * share + slip) * alignment,
     )
 
 
 def _interval_is_accepted(at: Interpretation, slip: int = 0) -> Statement:
     count, alignment = at.integer("count"), at.integer("alignment")
-    interval = at.times(count, alignment)
+    interval = count * alignment
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
             ("the interval is not negative", 0 <= count),
         ),
-        retention.falls_on_boundaries(interval + slip, alignment, at),
+        retention.falls_on_boundaries(interval + slip, alignment),
     )
 
 
 def _interval_is_refused(at: Interpretation, between: bool = True) -> Statement:
     count, alignment, interval = (at.integer(n) for n in ("count", "alignment", "interval"))
-    starts, ends = at.times(count, alignment), at.times(count + 1, alignment)
+    starts, ends = count * alignment, (count + 1) * alignment
     after = starts < interval if between else starts <= interval
     refused = (after & (interval < ends)) | (interval < 0)
     return Statement(
@@ -123,7 +121,7 @@ def _interval_is_refused(at: Interpretation, between: bool = True) -> Statement:
             ("the alignment is at least one token", 1 <= alignment),
             ("the interval is negative or between two boundaries", refused),
         ),
-        at.negation(retention.falls_on_boundaries(interval, alignment, at)),
+        not_(retention.falls_on_boundaries(interval, alignment)),
     )
 
 
@@ -131,8 +129,8 @@ def _sibling_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = Fa
     block, boundary = at.integer("block"), at.integer("boundary")
     lookahead, interval = at.integer("lookahead"), at.integer("interval")
     group = BlockGeometry(GroupKind.SLIDING_WINDOW, 1, 0, lookahead)
-    other = at.times(at.integer("other"), interval)
-    sibling = retention.sibling_boundary(group, block, interval, at) + slip
+    other = at.integer("other") * interval
+    sibling = retention.sibling_boundary(group, block, interval) + slip
     return Statement(
         (
             ("the interval is at least one block", 1 <= interval),
@@ -142,7 +140,7 @@ def _sibling_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = Fa
         ),
         (block < hits.run_end(group, sibling))
         & (1 <= sibling)
-        & is_multiple(sibling, interval, at)
+        & is_multiple(sibling, interval)
         & (sibling + int(strictly) <= boundary),
     )
 

@@ -20,14 +20,14 @@ from multiprocessing.connection import Connection
 import z3
 
 from hitproof.proofs.errors import ReplayError
-from hitproof.proofs.interpretation import Bounded, Model, Replay, Z3Interpretation
+from hitproof.proofs.interpretation import Bounded, Model, Replay, Z3Interpretation, bare
 from hitproof.proofs.lemmas import LEMMAS
 from hitproof.proofs.obligation import Obligation, State, Theorem, refutation
 from hitproof.proofs.second_solver import Opinion, available, obligation_query, opinion
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.proofs.watching import watched
 from hitproof.spec.claims import Status
-from hitproof.spec.terms import Formula
+from hitproof.spec.terms import Term
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Solver:
         at = interpretation()
         return self.contradict(refutation(state, at), at)
 
-    def contradict(self, formulas: list[Formula], at: Z3Interpretation) -> tuple[bool, str]:
+    def contradict(self, formulas: list[Term], at: Z3Interpretation) -> tuple[bool, str]:
         """Whether the formulas contradict each other, and Z3's reason if that is not known."""
         solver = self._solver(at)
         # Counterexamples come from `small_model`; without them a false statement ends soon.
@@ -130,9 +130,9 @@ class Solver:
         statement = state(at)
         solver = self._solver(at)
         solver.add(at.assumptions())
-        solver.add([hypothesis for _, hypothesis in statement.hypotheses])
+        solver.add([bare(hypothesis) for _, hypothesis in statement.hypotheses])
         if broken:
-            solver.add(at.negation(statement.conclusion))
+            solver.add(bare(at.not_(statement.conclusion)))
         solution, reason = self._solution(solver)
         for size in at.sizes() if broken else []:
             low = 0

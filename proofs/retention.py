@@ -16,7 +16,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits, mask, retention
 from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, not_
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
 
@@ -26,7 +26,7 @@ def _with_interval(
 ) -> tuple[BlockGeometry, Term, Hypotheses]:
     """Any group, with any retention interval in blocks."""
     group, sizes = any_group(at, kind, lookahead)
-    interval = at.times(at.integer("interval"), group.segment)
+    interval = at.integer("interval") * group.segment
     return group, interval, (*sizes, ("the interval is at least one block", 1 <= interval))
 
 
@@ -48,8 +48,8 @@ def _every_promised_run_is_kept(
     for replay in others:
         promised |= boundary == replay
     if interval is not None:
-        promised |= boundary == at.times(at.integer("count"), interval)
-    required = hits.in_required_run(group, block, boundary, at)
+        promised |= boundary == at.integer("count") * interval
+    required = hits.in_required_run(group, block, boundary)
     masked = replace(group, lookahead=group.lookahead + slip)
     return Statement(
         (
@@ -58,7 +58,7 @@ def _every_promised_run_is_kept(
             ("the hit is not empty", 1 <= boundary),
             ("the block is in its required run", required),
         ),
-        retention.in_retained_mask(masked, block, [resend, *others], interval, at),
+        retention.in_retained_mask(masked, block, [resend, *others], interval),
     )
 
 
@@ -68,15 +68,15 @@ def _no_kept_block_can_be_spared(
     block = at.integer("block")
     group, replays, interval, hypotheses = _promised(at, kind, lookahead, siblings)
     masked, cached = replace(group, lookahead=group.lookahead + slip), at.block_set("cached")
-    kept = retention.in_retained_mask(masked, block, replays, interval, at)
+    kept = retention.in_retained_mask(masked, block, replays, interval)
 
     def loses(boundary: Term) -> Formula:
-        without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block), at)
-        return (1 <= boundary) & at.negation(without)
+        without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block))
+        return (1 <= boundary) & not_(without)
 
     first, *others = replays
     if interval is not None:  # The sibling that shows it: the first whose run ends after the block.
-        others.append(retention.sibling_boundary(group, block, interval, at))
+        others.append(retention.sibling_boundary(group, block, interval))
     lost = loses(first)
     for boundary in others:
         lost |= loses(boundary)
@@ -90,19 +90,19 @@ def _retained_is_in_the_mask(
 ) -> Statement:
     block = at.integer("block")
     group, interval, sizes = _with_interval(at, kind, lookahead)
-    replays = [at.times(at.integer(n), group.segment) + slip for n in ("resend", "extension")]
-    sibling = retention.sibling_boundary(group, block, interval, at)
-    in_segments = at.times(at.integer("sibling"), group.segment)
+    replays = [at.integer(n) * group.segment + slip for n in ("resend", "extension")]
+    sibling = retention.sibling_boundary(group, block, interval)
+    in_segments = at.integer("sibling") * group.segment
     return Statement(
         (
             *sizes,
             ("what falls on the interval is a boundary: see multiples", sibling == in_segments),
             (
                 "the block is kept under sparse retention",
-                retention.in_retained_mask(group, block, replays, interval, at),
+                retention.in_retained_mask(group, block, replays, interval),
             ),
         ),
-        mask.in_mask(group, block, at),
+        mask.in_mask(group, block),
     )
 
 
@@ -117,7 +117,7 @@ def _follow_up(
         ("the extension's boundary is not negative", 0 <= extension),
         ("the computed blocks are counted", 0 <= at.integer("computed")),
     )
-    return group, at.times(extension, group.segment), at.times(later, group.segment), hypotheses
+    return group, extension * group.segment, later * group.segment, hypotheses
 
 
 def _follow_up_run_is_spared(
@@ -125,15 +125,15 @@ def _follow_up_run_is_spared(
 ) -> Statement:
     block, computed, kept = at.integer("block"), at.integer("computed"), at.block_set("kept")
     group, extension, boundary, hypotheses = _follow_up(at, kind, lookahead)
-    whole = hits.has_required_run(group, boundary, lambda i: kept(i) | (computed <= i), at)
+    whole = hits.has_required_run(group, boundary, lambda i: kept(i) | (computed <= i))
     return Statement(
         (
             *hypotheses,
             ("the hit is longer", at.integer("extension") + 1 - slip <= at.integer("boundary")),
             ("its run is kept as far as it is computed", whole),
-            ("the block is in its run", hits.in_required_run(group, block, boundary, at)),
+            ("the block is in its run", hits.in_required_run(group, block, boundary)),
         ),
-        retention.serves_follow_ups(group, block, boundary, extension, computed, kept, at),
+        retention.serves_follow_ups(group, block, boundary, extension, computed, kept),
     )
 
 
@@ -143,10 +143,10 @@ def _follow_up_hits_what_is_spared(
     block, computed, kept = at.integer("block"), at.integer("computed"), at.block_set("kept")
     group, extension, boundary, hypotheses = _follow_up(at, kind, lookahead)
     seen = computed - slip
-    spared = retention.serves_follow_ups(group, block, boundary, extension, seen, kept, at)
+    spared = retention.serves_follow_ups(group, block, boundary, extension, seen, kept)
 
-    hit = hits.has_required_run(group, boundary, lambda i: kept(i) | (computed <= i), at)
-    needs = hits.in_required_run(group, block, boundary, at)
+    hit = hits.has_required_run(group, boundary, lambda i: kept(i) | (computed <= i))
+    needs = hits.in_required_run(group, block, boundary)
     return Statement(
         (*hypotheses, ("the block is spared", spared)), (extension < boundary) & needs & hit
     )
@@ -157,8 +157,8 @@ def _not_thinned_out(
 ) -> Statement:
     block = at.integer("block")
     group, replays, interval, hypotheses = _promised(at, kind, lookahead, True)
-    kept = retention.in_retained_mask(group, block + slip, replays, interval, at)
-    return Statement(hypotheses, kept == mask.in_mask(group, block, at))
+    kept = retention.in_retained_mask(group, block + slip, replays, interval)
+    return Statement(hypotheses, kept == mask.in_mask(group, block))
 
 
 def _with_and_without(

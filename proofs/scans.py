@@ -25,7 +25,7 @@ from hitproof.reference.scan import (
 )
 from hitproof.spec import hits
 from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, for_all, implies, max, min, not_
 
 SCANS: dict[str, Scan] = {"plain": PlainScan(), "skipping": SkippingScan()}
 """The scans that are proved, by name."""
@@ -45,31 +45,31 @@ class _Setting:
     @property
     def limit(self) -> Term:
         """How many blocks the reference asks about at most (`reference.spec_groups`)."""
-        return self.at.minimum(self.cap + self.group.lookahead, self.horizon)
+        return min(self.cap + self.group.lookahead, self.horizon)
 
     def valid(self, boundary: Term) -> Formula:
         """Whether lookup may serve the boundary, given that it is positive."""
         cap, horizon = self.cap, self.horizon
-        return hits.valid_boundary(self.group, boundary, cap, horizon, self.cached, self.at)
+        return hits.valid_boundary(self.group, boundary, cap, horizon, self.cached)
 
     def nothing_longer(self, boundary: Term) -> Formula:
         """Whether the other hit is no counterexample to: no valid hit is longer."""
-        return self.at.implies(self.valid(self.other), self.other <= boundary)
+        return implies(self.valid(self.other), self.other <= boundary)
 
     def invariant(self, state: State) -> Formula:
         """What holds whenever a scan asks, and at the end."""
-        at, group, boundary = self.at, self.group, state.boundary
-        start = at.maximum(hits.run_start(group, boundary, at), 0)
+        group, boundary = self.group, state.boundary
+        start = max(hits.run_start(group, boundary), 0)
         end = hits.run_end(group, boundary)
         within_run = (start <= state.left) & (state.right <= end)
-        known = at.for_all(start, state.left, self.cached) & at.for_all(
-            at.maximum(state.right, start), end, self.cached
+        known = for_all(start, state.left, self.cached) & for_all(
+            max(state.right, start), end, self.cached
         )
         shorter_at_least = hits.within_reach(group, boundary, self.cap, self.horizon)
         return (
             self.nothing_longer(boundary)
             & shorter_at_least
-            & at.implies(1 <= boundary, within_run & known)
+            & implies(1 <= boundary, within_run & known)
         )
 
 
@@ -79,7 +79,7 @@ def _setting(
     lookahead = at.integer("lookahead")
     group, sizes = any_group(at, kind, lookahead)
     cap, horizon, other = at.integer("cap"), at.integer("horizon"), at.integer("other")
-    longer, cached = at.times(other, group.segment), at.block_set("cached")
+    longer, cached = other * group.segment, at.block_set("cached")
     setting = _Setting(at, group, cap, horizon, longer, cached)
     return setting, (
         *sizes,
@@ -91,7 +91,7 @@ def _setting(
 
 def _any_state(setting: _Setting) -> tuple[State, Hypotheses]:
     at = setting.at
-    boundary = at.times(at.integer("count"), setting.group.segment)
+    boundary = at.integer("count") * setting.group.segment
     state = State(boundary, at.integer("left"), at.integer("right"))
     return state, (("the invariant holds", setting.invariant(state)),)
 
@@ -100,7 +100,7 @@ def _starts_right(
     at: Interpretation, kind: GroupKind, any_group: AnyGroup, slip: int = 0
 ) -> Statement:
     setting, sizes = _setting(at, kind, any_group)
-    return Statement(sizes, setting.invariant(first_state(setting.group, setting.limit - slip, at)))
+    return Statement(sizes, setting.invariant(first_state(setting.group, setting.limit - slip)))
 
 
 def _hit_keeps_it(
@@ -117,17 +117,17 @@ def _hit_keeps_it(
     hypotheses = (
         *sizes,
         *invariant,
-        ("the scan is not done", at.negation(is_done(state))),
+        ("the scan is not done", not_(is_done(state))),
         ("one block is cached at least", 1 <= count),
         ("no more than it has to ask about", count <= state.right - state.left),
     )
     if answered:
         run = (first, first + count) if scan.step > 0 else (first + 1 - count, first + 1)
-        hypotheses += (("so many are cached, in turn", at.for_all(*run, setting.cached)),)
+        hypotheses += (("so many are cached, in turn", for_all(*run, setting.cached)),)
     after = scan.after_hit(state, count)
     fewer = after.right - after.left + slip < state.right - state.left
     same = after.boundary == state.boundary
-    in_turn = scan.asks(after) == first + scan.step * count
+    in_turn = scan.asks(after) == (first + count if scan.step > 0 else first - count)
     return Statement(hypotheses, setting.invariant(after) & same & fewer & in_turn)
 
 
@@ -141,11 +141,11 @@ def _miss_keeps_it(
 ) -> Statement:
     setting, sizes = _setting(at, kind, any_group)
     state, invariant = _any_state(setting)
-    hypotheses = (*sizes, *invariant, ("the scan is not done", at.negation(is_done(state))))
-    missing = at.negation(setting.cached(scan.asks(state)))
+    hypotheses = (*sizes, *invariant, ("the scan is not done", not_(is_done(state))))
+    missing = not_(setting.cached(scan.asks(state)))
     if answered:
         hypotheses += (("the block asked about is not cached", missing),)
-    after = scan.after_miss(setting.group, state, at)
+    after = scan.after_miss(setting.group, state)
     return Statement(
         hypotheses, setting.invariant(after) & (after.boundary + slip < state.boundary)
     )
@@ -157,10 +157,10 @@ def _ends_right(
     setting, sizes = _setting(at, kind, any_group)
     state, invariant = _any_state(setting)
     done = is_done(State(state.boundary, state.left + slip, state.right))
-    found = hit_found(state, at)
+    found = hit_found(state)
     return Statement(
         (*sizes, *invariant, ("the scan is done", done)),
-        at.implies(1 <= found, setting.valid(found)) & setting.nothing_longer(found),
+        implies(1 <= found, setting.valid(found)) & setting.nothing_longer(found),
     )
 
 

@@ -16,7 +16,7 @@ import z3
 from hitproof.proofs.errors import SecondSolverError
 from hitproof.proofs.interpretation import Bounded, Z3Interpretation
 from hitproof.proofs.obligation import Mutant, Obligation, State, Theorem, refutation
-from hitproof.spec.terms import Formula
+from hitproof.spec.terms import Term
 
 
 class Opinion(StrEnum):
@@ -53,7 +53,7 @@ class Query:
 def obligation_query(
     claim: str,
     obligation: Obligation,
-    built: tuple[Z3Interpretation, list[Formula]] | None = None,
+    built: tuple[Z3Interpretation, list[Term]] | None = None,
 ) -> Query:
     """The question that proves an obligation when it has no model.
 
@@ -140,12 +140,12 @@ def ask(text: str, resource_limit: int) -> str:
 
 def _built(
     state: State, interpretation: Callable[[], Z3Interpretation]
-) -> tuple[Z3Interpretation, list[Formula]]:
+) -> tuple[Z3Interpretation, list[Term]]:
     at = interpretation()
     return at, refutation(state, at)
 
 
-def _smt2(at: Z3Interpretation, formulas: list[Formula]) -> str:
+def _smt2(at: Z3Interpretation, formulas: list[Term]) -> str:
     solver = z3.SimpleSolver(ctx=at.context)
     solver.add(formulas)
     preamble, status, body = solver.to_smt2().partition("(set-info :status unknown)\n")

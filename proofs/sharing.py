@@ -13,13 +13,13 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import attention, hits, sharing
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.terms import Term
+from hitproof.spec.terms import Term, for_all, implies, not_
 
 
 def _held(at: Interpretation) -> tuple[Term, Term, Term, Hypotheses]:
     """Any block, its size, and any token in it."""
     block, token, block_size = at.integer("block"), at.integer("token"), at.integer("block_size")
-    first, end = at.times(block, block_size), at.times(block + 1, block_size)
+    first, end = block * block_size, (block + 1) * block_size
     return (
         block,
         token,
@@ -40,7 +40,7 @@ def _own_hash_suffices(
     if reads_ahead:
         ahead, covered = at.integer("lookahead_tokens"), at.integer("hash_lookahead")
         held = (*held, ("the hash covers the lookahead tokens", ahead <= covered + slip))
-    vouched = sharing.covered_tokens(block, block_size, covered, at)
+    vouched = sharing.covered_tokens(block, block_size, covered)
     return Statement(held, sharing.is_determined(token, ahead, vouched))
 
 
@@ -54,10 +54,10 @@ def _hit_determines(
         (
             *sizes,
             *held,
-            ("the block is in the required run", hits.in_required_run(group, block, boundary, at)),
+            ("the block is in the required run", hits.in_required_run(group, block, boundary)),
             ("the hit serves the block", block < boundary + served_slip),
         ),
-        sharing.is_determined(token, 0, at.times(boundary, block_size)),
+        sharing.is_determined(token, 0, boundary * block_size),
     )
 
 
@@ -68,31 +68,29 @@ def _lookahead_block_determines(
     block, token, block_size, held = _held(at)
     group, sizes = any_group(at, kind, lookahead)
     last = hits.run_end(group, boundary) - 2 + matched
-    dropped = attention.lookahead_blocks(ahead, block_size, at)
+    dropped = attention.lookahead_blocks(ahead, block_size)
     return Statement(
         (
             *sizes,
             *held,
-            ("the block is in the required run", hits.in_required_run(group, block, boundary, at)),
+            ("the block is in the required run", hits.in_required_run(group, block, boundary)),
             ("the hit serves the block", block < boundary),
             ("the layer takes in one token after its own, or more", 1 <= ahead),
             ("it drops the blocks that these span", group.lookahead + slip == dropped),
         ),
-        sharing.is_determined(
-            token, ahead, sharing.covered_tokens(last, block_size, arithmetic=at)
-        ),
+        sharing.is_determined(token, ahead, sharing.covered_tokens(last, block_size)),
     )
 
 
 def _one_block_less_does_not(
-    at: Interpretation, kind: GroupKind, lookahead: int, less: int = 1
+    at: Interpretation, kind: GroupKind, lookahead: int, less: bool = True
 ) -> Statement:
     boundary, ahead = at.integer("boundary"), at.integer("lookahead_tokens")
     block_size = at.integer("block_size")
     group, sizes = any_group(at, kind, lookahead)
     last = hits.run_end(group, boundary) - 1
-    dropped = attention.lookahead_blocks(ahead, block_size, at)
-    vouched = sharing.covered_tokens(last, block_size, arithmetic=at) - less * block_size
+    dropped = attention.lookahead_blocks(ahead, block_size)
+    vouched = sharing.covered_tokens(last, block_size) - (block_size if less else 0)
     return Statement(
         (
             *sizes,
@@ -100,7 +98,7 @@ def _one_block_less_does_not(
             ("the layer takes in one token after its own, or more", 1 <= ahead),
             ("the group drops the blocks that these span", group.lookahead == dropped),
         ),
-        at.negation(sharing.is_determined(at.times(boundary, block_size) - 1, ahead, vouched)),
+        not_(sharing.is_determined(boundary * block_size - 1, ahead, vouched)),
     )
 
 
@@ -120,7 +118,7 @@ def _final_tokens_are_determined(
             ("only the sampled token is known", known == computed + more),
             ("its entries are not final", final <= token),
         )
-        return Statement((*held, *sampled), at.negation(determined))
+        return Statement((*held, *sampled), not_(determined))
     sampled = (
         ("the step has sampled a token, or computed a part of what is known", computed < known),
         ("its entries are final", token < final + slip),
@@ -131,7 +129,7 @@ def _final_tokens_are_determined(
 def _equal_hashes_mean_equal_tokens(at: Interpretation, first: bool, slip: str = "") -> Statement:
     block = at.integer("block")
     same_hash, same_tokens = at.block_set("same_hash"), at.block_set("same_tokens")
-    before = at.for_all(0, block, same_tokens)
+    before = for_all(0, block, same_tokens)
     link: Hypotheses = (
         ("hashes are chained and injective", sharing.is_chained(block, same_hash, same_tokens)),
     )
@@ -144,18 +142,18 @@ def _equal_hashes_mean_equal_tokens(at: Interpretation, first: bool, slip: str =
             ("it is the first block", block == 0)
             if first
             else ("it is a later block, and the sentence holds of the one before", 1 <= block),
-            ("the one before has it, if any", at.implies(same_hash(block - 1), before)),
+            ("the one before has it, if any", implies(same_hash(block - 1), before)),
             *link,
             ("the hashes of the block are equal", same_hash(block)),
         ),
-        at.for_all(0, block + 1, same_tokens),
+        for_all(0, block + 1, same_tokens),
     )
 
 
 def _equal_tokens_mean_equal_hashes(at: Interpretation, first: bool, upto: int = 1) -> Statement:
     block = at.integer("block")
     same_hash, same_tokens = at.block_set("same_hash"), at.block_set("same_tokens")
-    before = at.implies(at.for_all(0, block, same_tokens), same_hash(block - 1))
+    before = implies(for_all(0, block, same_tokens), same_hash(block - 1))
     return Statement(
         (
             ("it is the first block", block == 0)
@@ -165,7 +163,7 @@ def _equal_tokens_mean_equal_hashes(at: Interpretation, first: bool, upto: int =
             ("hashes are chained", sharing.is_chained(block, same_hash, same_tokens)),
             (
                 "all tokens up to the block's end are equal",
-                at.for_all(0, block + upto, same_tokens),
+                for_all(0, block + upto, same_tokens),
             ),
         ),
         same_hash(block),
@@ -178,7 +176,7 @@ def _next_block_is_determined(at: Interpretation, kind: GroupKind, lookahead: in
     _, sizes = any_group(at, kind, lookahead)
     return Statement(
         (*sizes, *held, ("the block starts where the hit ends", block == boundary)),
-        sharing.is_determined(token, 0, at.times(boundary, block_size)),
+        sharing.is_determined(token, 0, boundary * block_size),
     )
 
 
@@ -318,7 +316,7 @@ def _obligations() -> Iterable[Obligation]:
                     Mutant(
                         "all_of_them",
                         "Nor does what is not.",
-                        partial(least, less=0),
+                        partial(least, less=False),
                     ),
                 ),
             )

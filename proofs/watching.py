@@ -12,10 +12,9 @@ from functools import cache
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-import z3
-
 from hitproof.proofs.obligation import Theorem
 from hitproof.spec.claims import CLAIMS, Clause
+from hitproof.spec.terms import Symbol
 
 
 @cache
@@ -53,4 +52,4 @@ def seen_in(theorem: Theorem) -> set[Clause]:
 def _has_term(value: Any) -> bool:
     if is_dataclass(value) and not isinstance(value, type):
         return any(_has_term(getattr(value, field.name)) for field in fields(value))
-    return isinstance(value, z3.ExprRef)
+    return isinstance(value, Symbol)

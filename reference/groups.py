@@ -14,7 +14,7 @@ from hitproof.reference.registration import Mask
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.sharing import final_tokens
-from hitproof.spec.terms import INTEGERS
+from hitproof.spec.terms import ceil_div
 
 Blocks = Sequence[KVCacheBlock]
 
@@ -33,7 +33,8 @@ def num_skipped_tokens(group: Group | CrossAttention, num_computed_tokens: int) 
             final = int(final_tokens(num_computed_tokens, group.prefill_lookahead))
             return max(0, final + 1 - (group.window or 1))
         case GroupKind.CHUNKED_LOCAL:
-            return INTEGERS.multiple_at_most(num_computed_tokens, group.chunk or 1)
+            chunk = group.chunk or 1
+            return num_computed_tokens // chunk * chunk
         case GroupKind.MAMBA:
             return num_computed_tokens - 1
         case _:
@@ -89,7 +90,7 @@ class GroupManager:
         answer is at most what the request holds at once, rather than what one step would take.
         """
         del num_tokens_main_model
-        required = INTEGERS.ceil_div(num_tokens, self.block_size)
+        required: int = ceil_div(num_tokens, self.block_size)
         most = self._max_admission_blocks if apply_admission_cap else None
         if most is not None and self._admits_too_much:
             required = min(required, most)
@@ -194,7 +195,7 @@ class GroupManager:
 
     def _extend(self, request_id: str, num_tokens: int) -> list[KVCacheBlock]:
         blocks = self.req_to_blocks.setdefault(request_id, [])
-        missing = INTEGERS.ceil_div(num_tokens, self.block_size) - len(blocks)
+        missing = ceil_div(num_tokens, self.block_size) - len(blocks)
         new_blocks = self._pool.get_new_blocks(max(missing, 0))
         blocks.extend(new_blocks)
         return new_blocks
@@ -258,7 +259,7 @@ class MambaManager(GroupManager):
             missing = states if request_id in self._running else states + drafts
         needed = missing + _num_evictable(new_computed_blocks)
         if not held and total_computed_tokens > hit * self.block_size and not apply_admission_cap:
-            loaded = INTEGERS.ceil_div(total_computed_tokens, self.block_size)
+            loaded = ceil_div(total_computed_tokens, self.block_size)
             needed = max(needed, 1 + min(required - loaded, 1 + drafts))
         return needed
 
@@ -305,7 +306,7 @@ class MambaManager(GroupManager):
         computed = max(0, total_computed_tokens - drafts)
         super().remove_skipped_blocks(request_id, computed)
         last = self._last_state_block.get(request_id)
-        if last is None or last >= INTEGERS.ceil_div(computed, self.block_size) - 1:
+        if last is None or last >= ceil_div(computed, self.block_size) - 1:
             return
         blocks = self.req_to_blocks[request_id]
         self._pool.free_blocks([blocks[last]], self._free_order is FreeOrder.SCRATCH_FIRST)
@@ -322,7 +323,7 @@ class MambaManager(GroupManager):
         self._cached_this_step.clear()
 
     def _num_required(self, num_tokens: int) -> int:
-        return INTEGERS.ceil_div(num_tokens, self.block_size) + self._num_speculative_blocks
+        return int(ceil_div(num_tokens, self.block_size)) + self._num_speculative_blocks
 
 
 class CrossAttentionManager(GroupManager):

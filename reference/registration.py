@@ -17,7 +17,6 @@ from hitproof.spec.retention import (
     sibling_boundary,
 )
 from hitproof.spec.sharing import final_tokens
-from hitproof.spec.terms import INTEGERS
 
 Mask = Callable[[int, int], list[bool]]
 """``mask(first, end)``: whether the producer registers each of a request's blocks from ``first``
@@ -55,7 +54,7 @@ class Registration:
             num_computed_tokens = int(final_tokens(num_computed_tokens, group.prefill_lookahead))
         if not self._policies.waits_for_boundaries:
             return num_computed_tokens
-        aligned: int = INTEGERS.multiple_at_most(num_computed_tokens, self._alignment)
+        aligned: int = num_computed_tokens // self._alignment * self._alignment
         if group.eagle and aligned:
             ahead = max(int(self._geometries[group].lookahead), 1) * group.block_size
             return min(num_computed_tokens, aligned + ahead)
@@ -94,11 +93,11 @@ class Registration:
                 for tokens in (num_tokens - 1, num_tokens)
             ]
         else:
-            replays = [INTEGERS.multiple_at_most(num_tokens - 1, alignment)]
+            replays = [(num_tokens - 1) // alignment * alignment]
         if self._policies.junctions:
             # What is shared may go on past what lookup has seen, or end there.
             shared = prompt.shared_prefix_boundary
-            replays.append(INTEGERS.multiple_at_most(shared, alignment))
+            replays.append(shared // alignment * alignment)
             if self._policies.replays is ReplayPolicy.PROMISED:
                 lookahead = self._lookahead_tokens
                 replays.append(junction_boundary(shared, lookahead, alignment))

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from hitproof.spec.groups import BlockGeometry
 from hitproof.spec.hits import run_end, run_start
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term, max, min
 
 
 class State(NamedTuple):
@@ -45,15 +45,13 @@ class Scan(Protocol):
     def after_hit(self, state: State, count: Term = 1) -> State:
         """The next state when ``count`` blocks are cached, from that one on."""
 
-    def after_miss(
-        self, group: BlockGeometry, state: State, arithmetic: Arithmetic = INTEGERS
-    ) -> State:
+    def after_miss(self, group: BlockGeometry, state: State) -> State:
         """The next state when it is not."""
 
 
-def first_state(group: BlockGeometry, limit: Term, arithmetic: Arithmetic = INTEGERS) -> State:
+def first_state(group: BlockGeometry, limit: Term) -> State:
     """The state to start from: the candidate is the longest hit whose run ends by ``limit``."""
-    return _candidate(group, limit, arithmetic)
+    return _candidate(group, limit)
 
 
 def is_done(state: State) -> Formula:
@@ -61,9 +59,9 @@ def is_done(state: State) -> Formula:
     return (state.boundary <= 0) | (state.right <= state.left)
 
 
-def hit_found(state: State, arithmetic: Arithmetic = INTEGERS) -> Term:
+def hit_found(state: State) -> Term:
     """The hit, in blocks, when done."""
-    return arithmetic.maximum(state.boundary, 0)
+    return max(state.boundary, 0)
 
 
 class PlainScan:
@@ -79,11 +77,9 @@ class PlainScan:
         """``count`` more blocks on the right are cached."""
         return State(state.boundary, state.left, state.right - count)
 
-    def after_miss(
-        self, group: BlockGeometry, state: State, arithmetic: Arithmetic = INTEGERS
-    ) -> State:
+    def after_miss(self, group: BlockGeometry, state: State) -> State:
         """Blocks to the right of the missing block are of no use to shorter hits."""
-        return _candidate(group, self.asks(state), arithmetic)
+        return _candidate(group, self.asks(state))
 
 
 class SkippingScan:
@@ -104,17 +100,15 @@ class SkippingScan:
         """``count`` more blocks on the left are cached."""
         return State(state.boundary, state.left + count, state.right)
 
-    def after_miss(
-        self, group: BlockGeometry, state: State, arithmetic: Arithmetic = INTEGERS
-    ) -> State:
+    def after_miss(self, group: BlockGeometry, state: State) -> State:
         """Blocks left of the missing one are cached from the start of the old run on."""
-        cached_from = arithmetic.maximum(run_start(group, state.boundary, arithmetic), 0)
-        boundary, left, right = _candidate(group, self.asks(state), arithmetic)
-        return State(boundary, left, arithmetic.minimum(right, cached_from))
+        cached_from = max(run_start(group, state.boundary), 0)
+        boundary, left, right = _candidate(group, self.asks(state))
+        return State(boundary, left, min(right, cached_from))
 
 
-def _candidate(group: BlockGeometry, end: Term, arithmetic: Arithmetic) -> State:
+def _candidate(group: BlockGeometry, end: Term) -> State:
     """The longest hit whose required run ends by ``end``, with none of its run asked about."""
-    boundary = arithmetic.multiple_at_most(end - group.lookahead, group.segment)
-    start = arithmetic.maximum(run_start(group, boundary, arithmetic), 0)
+    boundary = (end - group.lookahead) // group.segment * group.segment
+    start = max(run_start(group, boundary), 0)
     return State(boundary, start, run_end(group, boundary))

@@ -2,7 +2,7 @@
 
 What holds for every release, in reading order:
 
-- `terms`: how one predicate serves Python ints and Z3 terms.
+- `terms`: how one formula serves Python ints and symbols.
 - `attention`: what a resumed request reads.
 - `groups`: KV cache groups and their alignment.
 - `hits`: required run, valid hit, longest valid hit.

@@ -12,26 +12,23 @@ included.
 """
 
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
+from hitproof.spec.terms import Formula, Term, ceil_div, implies, is_multiple, max, min, not_
 
 
 def first_token_read(
     query: Term,
     window: Term | None,
     chunk: Term | None = None,
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Term:
     """The first token to which the token at position ``query`` attends."""
     if chunk is not None:
-        return arithmetic.multiple_at_most(query, chunk)
-    return 0 if window is None else arithmetic.maximum(0, query - window + 1)
+        return query // chunk * chunk
+    return 0 if window is None else max(0, query - window + 1)
 
 
-def blocks_between(
-    first: Term, end: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS
-) -> Term:
+def blocks_between(first: Term, end: Term, block_size: Term) -> Term:
     """How many blocks hold the tokens from ``first`` up to ``end``."""
-    return arithmetic.ceil_div(end, block_size) - arithmetic.floor_div(first, block_size)
+    return ceil_div(end, block_size) - first // block_size
 
 
 def tokens_at_once(step: Term, window: Term, chunk: Term | None = None) -> Term:
@@ -42,9 +39,9 @@ def tokens_at_once(step: Term, window: Term, chunk: Term | None = None) -> Term:
     return step + window - 1 if chunk is None else step + chunk
 
 
-def most_between(tokens: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+def most_between(tokens: Term, block_size: Term) -> Term:
     """The most blocks that hold so many tokens in a row, or fewer, wherever these begin."""
-    return arithmetic.ceil_div(tokens, block_size) + 1
+    return ceil_div(tokens, block_size) + 1
 
 
 def fits(needed: Term, free: Term, reserved: Term = 0) -> Formula:
@@ -58,15 +55,14 @@ def is_answered_right(
     most: Term,
     free: Term,
     reserved: Term = 0,
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether a manager may grant an allocation, or refuse it, with so many blocks free.
 
     No manager can do with fewer than ``least`` blocks, and none needs more than ``most``.
     """
-    refused = arithmetic.negation(granted)
-    enough = arithmetic.implies(granted, fits(least, free))
-    return enough & arithmetic.implies(refused, arithmetic.negation(fits(most, free, reserved)))
+    refused = not_(granted)
+    enough = implies(granted, fits(least, free))
+    return enough & implies(refused, not_(fits(most, free, reserved)))
 
 
 def states_at_once(drafts: Term, exports: Term = 0) -> Term:

@@ -6,7 +6,7 @@ block that holds one of them must be cached, and no other block need be. Mamba l
 attend: one state carries everything they need from the past.
 """
 
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term, ceil_div, max
 
 
 def attends(
@@ -14,7 +14,6 @@ def attends(
     token: Term,
     window: Term | None,
     chunk: Term | None = None,
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether the token at position ``query`` attends to the token at position ``token``.
 
@@ -27,7 +26,7 @@ def attends(
     """
     causal = token <= query
     if chunk is not None:
-        return causal & (arithmetic.multiple_at_most(query, chunk) <= token)
+        return causal & (query // chunk * chunk <= token)
     return causal if window is None else causal & (query - token < window)
 
 
@@ -41,7 +40,7 @@ def reads_state(length: Term, token: Term) -> Formula:
     return token == length - 1
 
 
-def replay_start(hit: Term, window: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+def replay_start(hit: Term, window: Term) -> Term:
     """The first token of a hit that is computed again for a window outside the prefix cache.
 
     Such a window has no entry of what was hit, and the token after a hit of ``hit`` tokens attends
@@ -50,10 +49,10 @@ def replay_start(hit: Term, window: Term, arithmetic: Arithmetic = INTEGERS) -> 
     token more, and takes no hit of which it would compute all (``prefix_replay_tokens`` of
     DeepSeek-V4.1, from 0.31 on).
     """
-    return arithmetic.maximum(hit - window + 1, 0)
+    return max(hit - window + 1, 0)
 
 
-def tail_blocks(window: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+def tail_blocks(window: Term, block_size: Term) -> Term:
     """The tail t: how many blocks before a boundary a sliding window reaches into.
 
     The first token after a boundary attends to the ``window - 1`` tokens before it. They end
@@ -61,12 +60,10 @@ def tail_blocks(window: Term, block_size: Term, arithmetic: Arithmetic = INTEGER
     tokens, the tail in blocks; ``window >= 1`` and ``block_size >= 1``.
     vLLM: ``SlidingWindowManager._contiguous_blocks_for_hit`` without EAGLE.
     """
-    return arithmetic.ceil_div(window - 1, block_size)
+    return ceil_div(window - 1, block_size)
 
 
-def lookahead_blocks(
-    lookahead_tokens: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS
-) -> Term:
+def lookahead_blocks(lookahead_tokens: Term, block_size: Term) -> Term:
     """How many blocks past a boundary draft layers depend on, for entries before it.
 
     An entry of a draft layer depends on the ``lookahead_tokens`` tokens after its own: 1 for EAGLE
@@ -77,4 +74,4 @@ def lookahead_blocks(
     has fewer tokens than draft layers look ahead (``num_prefill_lookahead`` of
     ``KVCacheCoordinator``); the alignment may be more than what is dropped.
     """
-    return arithmetic.ceil_div(lookahead_tokens, block_size)
+    return ceil_div(lookahead_tokens, block_size)

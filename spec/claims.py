@@ -146,7 +146,7 @@ class Basis(StrEnum):
     """What a clause rests on."""
 
     PROVED = "proved"
-    """It serves ints and Z3 terms: a solver sees it in the theorem of each claim that cites it, and
+    """It serves ints and symbols: a solver sees it in the theorem of each claim that cites it, and
     with any single-point change that means something else some theorem is not proved."""
     TESTED = "tested"
     """A solver sees it, but there are single-point changes with which every theorem is still

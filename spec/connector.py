@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary, within_reach
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term
 
 
 def is_fully_loaded(kind: GroupKind) -> bool:
@@ -38,7 +38,6 @@ def valid_local_boundary(
     cap_blocks: Term,
     horizon_blocks: Term,
     cached: Callable[[Term], Formula],
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether a local prefix may end at ``boundary`` >= 1, for one group (all in blocks).
 
@@ -47,7 +46,7 @@ def valid_local_boundary(
     """
     if is_fully_loaded(group.kind):
         return within_reach(group, boundary, cap_blocks, horizon_blocks)
-    return valid_boundary(group, boundary, cap_blocks, horizon_blocks, cached, arithmetic)
+    return valid_boundary(group, boundary, cap_blocks, horizon_blocks, cached)
 
 
 def longest_local_prefix(

@@ -12,7 +12,7 @@ A place is a position in the queue, in any numbers that grow from the front to t
 
 from dataclasses import dataclass
 
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term, implies, not_
 
 
 @dataclass(frozen=True)
@@ -37,32 +37,26 @@ def goes_before(first: Queued, second: Queued) -> Formula:
     return first.place < second.place
 
 
-def is_least_recently_used_first(
-    first: Queued, second: Queued, arithmetic: Arithmetic = INTEGERS
-) -> Formula:
+def is_least_recently_used_first(first: Queued, second: Queued) -> Formula:
     """Whether, of two free blocks that lookup finds, the first goes first if it was used before."""
     both = first.free & second.free & first.keyed & second.keyed
-    return arithmetic.implies(both & (first.used < second.used), goes_before(first, second))
+    return implies(both & (first.used < second.used), goes_before(first, second))
 
 
-def is_taken_from_the_front(
-    taken: Queued, left: Queued, arithmetic: Arithmetic = INTEGERS
-) -> Formula:
+def is_taken_from_the_front(taken: Queued, left: Queued) -> Formula:
     """Whether a block that is handed out was in front of one that is left in the queue."""
-    return arithmetic.implies(left.free, goes_before(taken, left))
+    return implies(left.free, goes_before(taken, left))
 
 
-def joins_at_the_end(joining: Queued, stays: Queued, arithmetic: Arithmetic = INTEGERS) -> Formula:
+def joins_at_the_end(joining: Queued, stays: Queued) -> Formula:
     """Whether a block that lookup finds joins the queue behind one that was in it."""
-    return arithmetic.implies(joining.keyed & stays.free, goes_before(stays, joining))
+    return implies(joining.keyed & stays.free, goes_before(stays, joining))
 
 
-def joins_before_cached(
-    joining: Queued, stays: Queued, arithmetic: Arithmetic = INTEGERS
-) -> Formula:
+def joins_before_cached(joining: Queued, stays: Queued) -> Formula:
     """Whether a block that lookup cannot find joins the queue before one that it finds."""
-    scratch = arithmetic.negation(joining.keyed)
-    return arithmetic.implies(scratch & stays.free & stays.keyed, goes_before(joining, stays))
+    scratch = not_(joining.keyed)
+    return implies(scratch & stays.free & stays.keyed, goes_before(joining, stays))
 
 
 def keeps_its_place(
@@ -70,8 +64,7 @@ def keeps_its_place(
     second: Queued,
     then: Queued,
     second_then: Queued,
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether two blocks that stay free keep their order; ``then`` is the first one afterwards."""
     stay = first.free & second.free & then.free & second_then.free
-    return arithmetic.implies(stay & goes_before(first, second), goes_before(then, second_then))
+    return implies(stay & goes_before(first, second), goes_before(then, second_then))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hitproof.spec.attention import lookahead_blocks, tail_blocks
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
+from hitproof.spec.terms import Formula, Term, is_multiple
 
 
 class ConfigurationError(ValueError):
@@ -139,9 +139,9 @@ def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
     )
 
 
-def whole_blocks(tokens: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+def whole_blocks(tokens: Term, block_size: Term) -> Term:
     """How many blocks ``tokens`` fill; a partly filled last block does not count."""
-    return arithmetic.floor_div(tokens, block_size)
+    return tokens // block_size
 
 
 def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:

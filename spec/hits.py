@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
+from hitproof.spec.terms import Formula, Term, for_all, is_multiple, max
 
 Cached = Callable[[int, Term], Formula]
 """``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It must answer
 for any block from 0 on, also beyond the lookahead horizon."""
 
 
-def run_start(group: BlockGeometry, boundary: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+def run_start(group: BlockGeometry, boundary: Term) -> Term:
     """First block of the required run at ``boundary``, in blocks; below 0 means from block 0.
 
     For chunked local attention it is the block that holds the first token of the boundary's
@@ -23,9 +23,9 @@ def run_start(group: BlockGeometry, boundary: Term, arithmetic: Arithmetic = INT
         case GroupKind.MAMBA:
             return boundary - 1
         case GroupKind.CHUNKED_LOCAL:
-            length = arithmetic.times(boundary, group.block_size)
-            first_token = arithmetic.multiple_at_most(length, group.chunk)
-            return arithmetic.floor_div(first_token, group.block_size)
+            length = boundary * group.block_size
+            first_token = length // group.chunk * group.chunk
+            return first_token // group.block_size
         case _:
             return boundary - group.tail
 
@@ -35,9 +35,7 @@ def run_end(group: BlockGeometry, boundary: Term) -> Term:
     return boundary + group.lookahead
 
 
-def in_required_run(
-    group: BlockGeometry, block: Term, boundary: Term, arithmetic: Arithmetic = INTEGERS
-) -> Formula:
+def in_required_run(group: BlockGeometry, block: Term, boundary: Term) -> Formula:
     """Whether ``block`` must be cached for a hit that ends at ``boundary`` (both in blocks).
 
     Full attention reads every block before the boundary, a sliding window its tail, chunked
@@ -48,7 +46,7 @@ def in_required_run(
     (`spec.attention.lookahead_blocks`). Boundary 0 means no hit: callers ask about boundaries from
     1 on.
     """
-    start = run_start(group, boundary, arithmetic)
+    start = run_start(group, boundary)
     return (0 <= block) & (start <= block) & (block < run_end(group, boundary))
 
 
@@ -61,14 +59,9 @@ def has_required_run(
     group: BlockGeometry,
     boundary: Term,
     cached: Callable[[Term], Formula],
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether every block of the required run at ``boundary`` (in blocks) is cached."""
-    return arithmetic.for_all(
-        arithmetic.maximum(run_start(group, boundary, arithmetic), 0),
-        run_end(group, boundary),
-        cached,
-    )
+    return for_all(max(run_start(group, boundary), 0), run_end(group, boundary), cached)
 
 
 def within_reach(
@@ -89,11 +82,10 @@ def valid_boundary(
     cap_blocks: Term,
     horizon_blocks: Term,
     cached: Callable[[Term], Formula],
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether one group can serve a hit that ends at ``boundary`` >= 1 (all in blocks)."""
     reach = within_reach(group, boundary, cap_blocks, horizon_blocks)
-    return reach & has_required_run(group, boundary, cached, arithmetic)
+    return reach & has_required_run(group, boundary, cached)
 
 
 def valid_hit(

@@ -2,20 +2,20 @@
 
 from hitproof.spec.groups import BlockGeometry
 from hitproof.spec.hits import in_required_run
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term, max
 
 
-def next_boundary(group: BlockGeometry, block: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+def next_boundary(group: BlockGeometry, block: Term) -> Term:
     """The first boundary, in blocks, whose required run ends after ``block``.
 
     Runs end at P + e, 2P + e, ... for segment P and lookahead e, so it is the boundary that
     follows the greatest multiple of P at or below ``block - e``. Boundary 0 means no hit.
     """
-    passed = arithmetic.multiple_at_most(block - group.lookahead, group.segment)
-    return arithmetic.maximum(passed + group.segment, group.segment)
+    passed = (block - group.lookahead) // group.segment * group.segment
+    return max(passed + group.segment, group.segment)
 
 
-def in_mask(group: BlockGeometry, block: Term, arithmetic: Arithmetic = INTEGERS) -> Formula:
+def in_mask(group: BlockGeometry, block: Term) -> Formula:
     """Whether the producer registers ``block`` under dense retention.
 
     A block is *reachable* when it is in the required run of some boundary P, 2P, ... Runs of
@@ -24,29 +24,25 @@ def in_mask(group: BlockGeometry, block: Term, arithmetic: Arithmetic = INTEGERS
     chunk is not reachable: the next boundary starts a new chunk, which does not read it.
     vLLM: ``reachable_block_mask`` (``_cache_block_mask`` in 0.22) as ``cache_blocks`` uses it.
     """
-    return in_required_run(group, block, next_boundary(group, block, arithmetic), arithmetic)
+    return in_required_run(group, block, next_boundary(group, block))
 
 
-def in_stored_mask(
-    group: BlockGeometry, block: Term, end: Term, arithmetic: Arithmetic = INTEGERS
-) -> Formula:
+def in_stored_mask(group: BlockGeometry, block: Term, end: Term) -> Formula:
     """Whether a KV connector stores ``block`` of a request whose stored part is ``end`` blocks.
 
     A hit in its store may end at a boundary, or where the stored request ends, on a boundary or
     not. A group that drops a block finds none to drop there. vLLM: ``reachable_block_mask`` with
     a ``final_segment_end_block``.
     """
-    resumed = in_required_run(group, block, end, arithmetic) & (group.lookahead < 1)
-    return in_mask(group, block, arithmetic) | resumed
+    resumed = in_required_run(group, block, end) & (group.lookahead < 1)
+    return in_mask(group, block) | resumed
 
 
-def is_due(
-    group: BlockGeometry, block: Term, num_final: Term, arithmetic: Arithmetic = INTEGERS
-) -> Formula:
+def is_due(group: BlockGeometry, block: Term, num_final: Term) -> Formula:
     """Whether ``block`` has to be registered when ``num_final`` blocks are final.
 
     Once the whole required run of a boundary is final, its hit can be served. Blocks that a draft
     model will still overwrite are not final. vLLM: ``get_num_cacheable_tokens``.
     """
-    run_end = next_boundary(group, block, arithmetic) + group.lookahead
-    return (run_end <= num_final) & in_mask(group, block, arithmetic)
+    run_end = next_boundary(group, block) + group.lookahead
+    return (run_end <= num_final) & in_mask(group, block)

@@ -13,7 +13,7 @@ that point to it.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term, implies, max, not_
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ def counts_holders(block: BlockState) -> Formula:
     return block.null | ((0 <= block.holders) & (block.ref_count == block.holders))
 
 
-def is_unused(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Formula:
+def is_unused(block: BlockState) -> Formula:
     """Whether the block may be allocated: its reference count is 0, and it is not null."""
-    return arithmetic.negation(block.null) & (block.ref_count == 0)
+    return not_(block.null) & (block.ref_count == 0)
 
 
-def is_queued_when_unused(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Formula:
+def is_queued_when_unused(block: BlockState) -> Formula:
     """Whether the free queue holds the block exactly once if it is unused, and otherwise never."""
-    once = (block.queued == 1) & is_unused(block, arithmetic)
-    return once | ((block.queued == 0) & arithmetic.negation(is_unused(block, arithmetic)))
+    once = (block.queued == 1) & is_unused(block)
+    return once | ((block.queued == 0) & not_(is_unused(block)))
 
 
 def is_named_for_its_content(block: BlockState) -> Formula:
@@ -66,16 +66,16 @@ def is_named_for_its_content(block: BlockState) -> Formula:
     return (block.named == block.keys) & (block.stale == 0)
 
 
-def is_kept_apart(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Formula:
+def is_kept_apart(block: BlockState) -> Formula:
     """Whether the block, if it is the null block, is neither in the free queue nor cached."""
     nowhere = (block.queued == 0) & (block.keys == 0) & (block.named == 0)
-    return arithmetic.implies(block.null, nowhere)
+    return implies(block.null, nowhere)
 
 
-def is_sound(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Formula:
+def is_sound(block: BlockState) -> Formula:
     """Whether the block satisfies all of the above."""
-    counted = counts_holders(block) & is_queued_when_unused(block, arithmetic)
-    return counted & is_named_for_its_content(block) & is_kept_apart(block, arithmetic)
+    counted = counts_holders(block) & is_queued_when_unused(block)
+    return counted & is_named_for_its_content(block) & is_kept_apart(block)
 
 
 def keeps_its_keys(before: BlockState, after: BlockState) -> Formula:
@@ -86,9 +86,9 @@ def keeps_its_keys(before: BlockState, after: BlockState) -> Formula:
 # --- what each operation does to a block ---------------------------------------------------
 
 
-def vacancy(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Term:
+def vacancy(block: BlockState) -> Term:
     """1 when the block's reference count is 0, else 0; the block is not the null block."""
-    return arithmetic.maximum(1 - block.ref_count, 0)
+    return max(1 - block.ref_count, 0)
 
 
 def rewritten(block: BlockState) -> BlockState:
@@ -96,76 +96,71 @@ def rewritten(block: BlockState) -> BlockState:
     return replace(block, stale=block.named)
 
 
-def can_be_taken(block: BlockState, arithmetic: Arithmetic) -> Formula:
+def can_be_taken(block: BlockState) -> Formula:
     """Whether the block can be allocated from the free queue."""
-    del arithmetic
     return 1 <= block.queued
 
 
-def taken(block: BlockState, arithmetic: Arithmetic) -> BlockState:
+def taken(block: BlockState) -> BlockState:
     """The block once it is allocated: its old keys are gone, and its holder writes to it."""
-    del arithmetic
     ref_count, holders, queued = block.ref_count + 1, block.holders + 1, block.queued - 1
     held = replace(block, ref_count=ref_count, holders=holders, queued=queued)
     return rewritten(replace(held, keys=0, named=0))
 
 
-def is_real(block: BlockState, arithmetic: Arithmetic) -> Formula:
+def is_real(block: BlockState) -> Formula:
     """Whether it is not the null block."""
-    return arithmetic.negation(block.null)
+    return not_(block.null)
 
 
-def touched(block: BlockState, arithmetic: Arithmetic) -> BlockState:
+def touched(block: BlockState) -> BlockState:
     """The block once one more table holds it; if it was unused, it leaves the free queue."""
     ref_count, holders = block.ref_count + 1, block.holders + 1
-    queued = block.queued - vacancy(block, arithmetic)
+    queued = block.queued - vacancy(block)
     return replace(block, ref_count=ref_count, holders=holders, queued=queued)
 
 
-def can_be_freed(block: BlockState, arithmetic: Arithmetic) -> Formula:
+def can_be_freed(block: BlockState) -> Formula:
     """Whether a table holds the block, and it is not the null block, which is never freed."""
-    return arithmetic.negation(block.null) & (1 <= block.holders)
+    return not_(block.null) & (1 <= block.holders)
 
 
-def freed(block: BlockState, arithmetic: Arithmetic) -> BlockState:
+def freed(block: BlockState) -> BlockState:
     """The block once a table gives it back; if now unused, it is queued as free, with its keys."""
     left = replace(block, ref_count=block.ref_count - 1, holders=block.holders - 1)
-    return replace(left, queued=block.queued + vacancy(left, arithmetic))
+    return replace(left, queued=block.queued + vacancy(left))
 
 
-def can_be_registered(block: BlockState, arithmetic: Arithmetic) -> Formula:
+def can_be_registered(block: BlockState) -> Formula:
     """Whether a holder may register the block: it is in use and has no key yet."""
-    return arithmetic.negation(block.null) & (1 <= block.ref_count) & (block.keys == 0)
+    return not_(block.null) & (1 <= block.ref_count) & (block.keys == 0)
 
 
-def registered(block: BlockState, arithmetic: Arithmetic) -> BlockState:
+def registered(block: BlockState) -> BlockState:
     """The block once it is cached under a key that describes its content."""
-    del arithmetic
     return replace(block, keys=block.keys + 1, named=block.named + 1)
 
 
-def can_be_reset(block: BlockState, arithmetic: Arithmetic) -> Formula:
+def can_be_reset(block: BlockState) -> Formula:
     """Whether this block allows a reset of the whole cache: it is not in use."""
-    del arithmetic
     return block.null | (block.ref_count == 0)
 
 
-def invalidated(block: BlockState, arithmetic: Arithmetic) -> BlockState:
+def invalidated(block: BlockState) -> BlockState:
     """The block once its content is declared invalid: no key finds it, its holders keep it."""
-    del arithmetic
     return replace(block, keys=0, named=0, stale=0)
 
 
 # --- how many blocks are free --------------------------------------------------------------
 
 
-def free_count_decrease(before: BlockState, after: BlockState, arithmetic: Arithmetic) -> Term:
+def free_count_decrease(before: BlockState, after: BlockState) -> Term:
     """By how much an operation on one block lowers the count of free blocks; negative if it rises.
 
     The count follows the reference count, not the number of calls: a second holder of a block
     does not lower it, and only the last one to leave raises it.
     """
-    return vacancy(before, arithmetic) - vacancy(after, arithmetic)
+    return vacancy(before) - vacancy(after)
 
 
 def is_free_queue_length(free_count: Term, queue_length: Term) -> Formula:
@@ -187,8 +182,8 @@ class Operation:
     """
 
     name: str
-    possible: Callable[[BlockState, Arithmetic], Formula]
-    after: Callable[[BlockState, Arithmetic], BlockState]
+    possible: Callable[[BlockState], Formula]
+    after: Callable[[BlockState], BlockState]
 
 
 GET = Operation("get_new_blocks", can_be_taken, taken)

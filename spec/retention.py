@@ -22,17 +22,15 @@ from dataclasses import replace
 from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind
 from hitproof.spec.hits import has_required_run, in_required_run, run_end, run_start
 from hitproof.spec.mask import in_mask, next_boundary
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
+from hitproof.spec.terms import Formula, Term, for_all, is_multiple, max, min
 
 SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
 """The kinds that sparse retention thins out: those whose required runs are short."""
 
 
-def falls_on_boundaries(
-    interval: Term, alignment_tokens: Term, arithmetic: Arithmetic = INTEGERS
-) -> Formula:
+def falls_on_boundaries(interval: Term, alignment_tokens: Term) -> Formula:
     """Whether an engine can have a retention interval of that many tokens."""
-    return (0 <= interval) & is_multiple(interval, alignment_tokens, arithmetic)
+    return (0 <= interval) & is_multiple(interval, alignment_tokens)
 
 
 def check_interval(interval: int | None, alignment_tokens: int) -> None:
@@ -54,7 +52,6 @@ def replay_boundary(
     horizon_tokens: Term,
     lookahead_tokens: Term,
     alignment_tokens: Term,
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Term:
     """The longest hit of a request whose blocks below the horizon are all cached, in tokens.
 
@@ -63,24 +60,20 @@ def replay_boundary(
     prompt of n tokens has the cap n - 1 and the horizon of its policy. An extension of the
     prompt finds n tokens cached, so its cap and its horizon are n. vLLM: ``replay_boundaries``.
     """
-    limit = arithmetic.minimum(cap, horizon_tokens - lookahead_tokens)
-    return arithmetic.maximum(arithmetic.multiple_at_most(limit, alignment_tokens), 0)
+    limit = min(cap, horizon_tokens - lookahead_tokens)
+    return max(limit // alignment_tokens * alignment_tokens, 0)
 
 
-def resend_cap(
-    prompt: Term, hash_lookahead_tokens: Term = 0, arithmetic: Arithmetic = INTEGERS
-) -> Term:
+def resend_cap(prompt: Term, hash_lookahead_tokens: Term = 0) -> Term:
     """The cap of a resend of a prompt, in tokens.
 
     Its last token is computed anew, and a hash that covers tokens past its block is only known once
     these are. vLLM: ``proof_limit`` of ``get_mamba_prefill_checkpoint_position``.
     """
-    return prompt - arithmetic.maximum(1, hash_lookahead_tokens)
+    return prompt - max(1, hash_lookahead_tokens)
 
 
-def junction_boundary(
-    shared: Term, lookahead_tokens: Term, alignment_tokens: Term, arithmetic: Arithmetic = INTEGERS
-) -> Term:
+def junction_boundary(shared: Term, lookahead_tokens: Term, alignment_tokens: Term) -> Term:
     """The longest hit of a sibling that shares ``shared`` tokens with what is cached, in tokens.
 
     When two requests share a prefix, more may follow. The prefix is then treated as a prompt of
@@ -88,17 +81,15 @@ def junction_boundary(
     the lookahead block. vLLM: ``Request.shared_prefix_boundary``, which also keeps the boundary
     one block lower for EAGLE.
     """
-    return replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic)
+    return replay_boundary(shared, shared, lookahead_tokens, alignment_tokens)
 
 
-def sibling_boundary(
-    group: BlockGeometry, block: Term, interval: Term, arithmetic: Arithmetic = INTEGERS
-) -> Term:
+def sibling_boundary(group: BlockGeometry, block: Term, interval: Term) -> Term:
     """The first sibling boundary whose required run ends after ``block`` (all in blocks).
 
     ``interval`` is the retention interval, a positive multiple of the segment.
     """
-    return next_boundary(replace(group, segment=interval), block, arithmetic)
+    return next_boundary(replace(group, segment=interval), block)
 
 
 def in_retained_mask(
@@ -106,7 +97,6 @@ def in_retained_mask(
     block: Term,
     replays: Sequence[Term],
     interval: Term | None = None,
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether the producer registers ``block`` under sparse retention.
 
@@ -117,15 +107,15 @@ def in_retained_mask(
     with a ``retention_interval``.
     """
     if group.kind not in SPARSE_KINDS:
-        return in_mask(group, block, arithmetic)
+        return in_mask(group, block)
     first, *others = replays
-    kept = _is_promised(group, block, first, arithmetic)
+    kept = _is_promised(group, block, first)
     for boundary in others:
-        kept = kept | _is_promised(group, block, boundary, arithmetic)
+        kept = kept | _is_promised(group, block, boundary)
     if interval is None:
         return kept
-    sibling = sibling_boundary(group, block, interval, arithmetic)
-    return kept | _is_promised(group, block, sibling, arithmetic)
+    sibling = sibling_boundary(group, block, interval)
+    return kept | _is_promised(group, block, sibling)
 
 
 def serves_follow_ups(
@@ -135,7 +125,6 @@ def serves_follow_ups(
     extension: Term,
     computed: Term,
     kept: Callable[[Term], Formula],
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether a follow-up turn can hit ``boundary``, and needs ``block`` for that (all in blocks).
 
@@ -143,12 +132,9 @@ def serves_follow_ups(
     Its run has to be there as a whole: of the ``computed`` blocks those that are not ``kept`` never
     will be, while those after them may still be registered as the output fills them.
     """
-    rest = arithmetic.for_all(
-        arithmetic.maximum(run_start(group, boundary, arithmetic), 0),
-        arithmetic.minimum(run_end(group, boundary), computed),
-        kept,
-    )
-    return (extension < boundary) & in_required_run(group, block, boundary, arithmetic) & rest
+    start, end = max(run_start(group, boundary), 0), min(run_end(group, boundary), computed)
+    rest = for_all(start, end, kept)
+    return (extension < boundary) & in_required_run(group, block, boundary) & rest
 
 
 def hit_instead(group: BlockGeometry, promised: int, kept: Callable[[int], bool]) -> int:
@@ -161,7 +147,5 @@ def hit_instead(group: BlockGeometry, promised: int, kept: Callable[[int], bool]
     return next((end for end in earlier if has_required_run(group, end, kept)), 0)
 
 
-def _is_promised(
-    group: BlockGeometry, block: Term, boundary: Term, arithmetic: Arithmetic
-) -> Formula:
-    return (1 <= boundary) & in_required_run(group, block, boundary, arithmetic)
+def _is_promised(group: BlockGeometry, block: Term, boundary: Term) -> Formula:
+    return (1 <= boundary) & in_required_run(group, block, boundary)

@@ -32,7 +32,7 @@ tokens are computed from drafts, and again once the tokens are known (`final_tok
 
 from collections.abc import Callable
 
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term
 
 
 def is_determined(token: Term, lookahead_tokens: Term, agreed_tokens: Term) -> Formula:
@@ -46,15 +46,13 @@ def is_determined(token: Term, lookahead_tokens: Term, agreed_tokens: Term) -> F
     return token + lookahead_tokens < agreed_tokens
 
 
-def covered_tokens(
-    block: Term, block_size: Term, hash_lookahead: Term = 0, arithmetic: Arithmetic = INTEGERS
-) -> Term:
+def covered_tokens(block: Term, block_size: Term, hash_lookahead: Term = 0) -> Term:
     """On how many tokens two requests agree, at least, when they have the same hash of ``block``.
 
     ``hash_lookahead`` is how many tokens past the block its hash covers. vLLM:
     ``num_hash_lookahead_tokens``.
     """
-    return arithmetic.times(block + 1, block_size) + hash_lookahead
+    return (block + 1) * block_size + hash_lookahead
 
 
 def final_tokens(num_computed: Term, lookahead_tokens: Term) -> Term:

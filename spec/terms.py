@@ -1,96 +1,99 @@
 """One definition, two interpretations.
 
-A clause of the spec is an ordinary Python function over *terms*. Called with ints, it computes a
-truth value; called with Z3 integer terms, it builds the formula that the theorems are about.
-Comparison, `+`, `-` and `&` mean the same for both. The few operations that do not are methods of
-`Arithmetic`; a clause that needs one takes the interpretation as an argument.
+A clause of the spec is a formula in plain Python. Called with ints, it computes a truth value;
+called with symbols, such as the unknowns of a theorem, it builds the formula that the theorem is
+about. Operators dispatch on their operands, and a symbol's mean what Python's do: ``//`` rounds
+down, also below zero. What Python has no operator for is a function of this module, and dispatches
+as well. `max` and `min` hide Python's, which cannot compare symbols.
 """
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 Term: TypeAlias = Any
-"""An integer: a Python int, or a Z3 integer term."""
+"""An integer: a Python int, or a `Symbol`."""
 
 Formula: TypeAlias = Any
-"""A truth value: a Python bool, or a Z3 Boolean term."""
+"""A truth value: a Python bool, or a `Symbol`."""
 
 
-class Arithmetic(Protocol):
-    """The operations that are written differently for ints and Z3 terms."""
-
-    def times(self, count: Term, unit: Term) -> Term:
-        """The product; ``count`` blocks of ``unit`` tokens, or segments of ``unit`` blocks."""
-
-    def floor_div(self, dividend: Term, divisor: Term) -> Term:
-        """Greatest integer q with ``q * divisor <= dividend``, for ``divisor >= 1``."""
+class Logic(Protocol):
+    """What the functions of this module mean of symbols; each has its name and its operands."""
 
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
-        """Least integer q with ``dividend <= q * divisor``, for ``divisor >= 1``."""
+        """Division, rounded up."""
 
-    def multiple_at_most(self, position: Term, step: Term) -> Term:
-        """Greatest multiple of ``step`` that is ``<= position``, for ``step >= 1``."""
-
-    def maximum(self, left: Term, right: Term) -> Term:
+    def max(self, left: Term, right: Term) -> Term:
         """The greater of two terms."""
 
-    def minimum(self, left: Term, right: Term) -> Term:
+    def min(self, left: Term, right: Term) -> Term:
         """The lesser of two terms."""
 
     def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
-        """Whether ``holds(i)`` for every integer i with ``start <= i < end``."""
+        """A quantifier over integers."""
 
     def implies(self, premise: Formula, conclusion: Formula) -> Formula:
-        """Whether the conclusion holds if the premise does."""
-
-    def negation(self, formula: Formula) -> Formula:
-        """Whether the formula is false."""
-
-
-class IntegerArithmetic:
-    """`Arithmetic` on Python ints."""
-
-    def times(self, count: int, unit: int) -> int:
-        """Python's product."""
-        return count * unit
-
-    def floor_div(self, dividend: int, divisor: int) -> int:
-        """Python's quotient, which rounds down below zero too."""
-        return dividend // divisor
-
-    def ceil_div(self, dividend: int, divisor: int) -> int:
-        """Floor division, rounded up."""
-        return -(-dividend // divisor)
-
-    def multiple_at_most(self, position: int, step: int) -> int:
-        """Round down, also below zero."""
-        return position // step * step
-
-    def maximum(self, left: int, right: int) -> int:
-        """Python's ``max``."""
-        return max(left, right)
-
-    def minimum(self, left: int, right: int) -> int:
-        """Python's ``min``."""
-        return min(left, right)
-
-    def for_all(self, start: int, end: int, holds: Callable[[int], bool]) -> bool:
-        """Evaluate ``holds`` over the range, stopping at the first failure."""
-        return all(map(holds, range(start, end)))
-
-    def implies(self, premise: bool, conclusion: bool) -> bool:
         """Material implication."""
-        return conclusion or not premise
 
-    def negation(self, formula: bool) -> bool:
-        """Python's ``not``."""
-        return not formula
+    def not_(self, formula: Formula) -> Formula:
+        """Negation."""
 
 
-INTEGERS = IntegerArithmetic()
-"""The executable interpretation."""
+class Symbol:
+    """A term or a formula without a value. It has Python's operators.
+
+    Attributes:
+        logic: what it means where there is no operator.
+    """
+
+    logic: Logic
 
 
-def is_multiple(position: Term, step: Term, arithmetic: Arithmetic = INTEGERS) -> Formula:
+def ceil_div(dividend: Term, divisor: Term) -> Term:
+    """Least integer q with ``dividend <= q * divisor``, for ``divisor >= 1``."""
+    if isinstance(dividend, int) and isinstance(divisor, int):
+        return -(-dividend // divisor)
+    return _logic(dividend, divisor).ceil_div(dividend, divisor)
+
+
+def max(left: Term, right: Term) -> Term:
+    """The greater of two integers."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left if left > right else right
+    return _logic(left, right).max(left, right)
+
+
+def min(left: Term, right: Term) -> Term:
+    """The lesser of two integers."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left if left < right else right
+    return _logic(left, right).min(left, right)
+
+
+def for_all(start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
+    """Whether ``holds(i)`` for every integer i with ``start <= i < end``."""
+    if isinstance(start, int) and isinstance(end, int):
+        return all(map(holds, range(start, end)))
+    return _logic(start, end).for_all(start, end, holds)
+
+
+def implies(premise: Formula, conclusion: Formula) -> Formula:
+    """Whether the conclusion holds if the premise does."""
+    if isinstance(premise, bool):
+        return conclusion if premise else True
+    return _logic(premise, conclusion).implies(premise, conclusion)
+
+
+def not_(formula: Formula) -> Formula:
+    """Whether the formula is false."""
+    return not formula if isinstance(formula, bool) else _logic(formula).not_(formula)
+
+
+def is_multiple(position: Term, step: Term) -> Formula:
     """Whether ``position`` is a multiple of ``step``, for ``step >= 1``."""
-    return arithmetic.multiple_at_most(position, step) == position
+    return position // step * step == position
+
+
+def _logic(*operands: Term) -> Logic:
+    """That of the first symbol among the operands."""
+    return next(each.logic for each in operands if isinstance(each, Symbol))

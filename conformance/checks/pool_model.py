@@ -23,7 +23,6 @@ from hitproof.conformance.subject.pools import Key, Pool
 from hitproof.spec import pool as clauses
 from hitproof.spec.claims import Divergence
 from hitproof.spec.pool import CACHE, EVICT, FREE, GET, RESET, TOUCH, BlockState
-from hitproof.spec.terms import INTEGERS, Arithmetic
 
 Operation: TypeAlias = tuple[str, str, int, Key]
 """What is done: the method, the request, a block or a number of blocks, and a key. What a method
@@ -204,7 +203,7 @@ class World:
 
     def _reset_prefix_cache(self, *_: object) -> "_Done":
         states = self._states()
-        possible = all(RESET.possible(state, INTEGERS) for state in states)
+        possible = all(RESET.possible(state) for state in states)
         did = self._pool.reset_prefix_cache()
         self.steps.append(f"reset_prefix_cache() returns {did}")
         changed = dict.fromkeys(range(len(states)), RESET.after) if possible else {}
@@ -245,7 +244,7 @@ class World:
         if violations:
             return violations
         for block, state in enumerate(before):
-            expected = changed[block](state, INTEGERS) if block in changed else state
+            expected = changed[block](state) if block in changed else state
             named = after[block].named
             if named == expected.named:
                 continue
@@ -358,7 +357,7 @@ class World:
         return (*lines, f"count of free blocks: {now.free_count}")
 
 
-_After: TypeAlias = Callable[[BlockState, Arithmetic], BlockState]
+_After: TypeAlias = Callable[[BlockState], BlockState]
 _Done: TypeAlias = tuple[dict[int, _After], list[Violation]]
 
 

@@ -59,7 +59,7 @@ from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.sharing import is_determined
-from hitproof.spec.terms import INTEGERS
+from hitproof.spec.terms import ceil_div
 
 _READ = "hit_has_every_block_attention_reads"
 _SHARED = "reused_content_is_determined_by_the_hit"
@@ -379,7 +379,7 @@ class ContentModel:
         last, size = self._passes[request], self._engine.groups[index].block_size
         end = last.start + last.num_tokens
         sure = end - last.drafts
-        current = INTEGERS.ceil_div(end, size) - 1
+        current = ceil_div(end, size) - 1
         if self._every_state:
             for block in range(last.start // size, sure // size):
                 self._write_state(request, index, table, block, (block + 1) * size)
@@ -394,13 +394,13 @@ class ContentModel:
         self, request: str, index: int, table: Sequence[int], last: _Pass, num_computed: int
     ) -> None:
         size, end = self._engine.groups[index].block_size, last.start + last.num_tokens
-        sure, current = end - last.drafts, INTEGERS.ceil_div(end, size) - 1
+        sure, current = end - last.drafts, ceil_div(end, size) - 1
         accepted = num_computed - sure
         for drafted in range(accepted + 1, last.drafts + 1):
             garbage = Entry(_GARBAGE)
             self._store.write(index, _at(table, current + drafted), 0, garbage, request)
         self._running[request, index] = _at(table, current + accepted)
-        filled = INTEGERS.multiple_at_most(num_computed, size)
+        filled = num_computed // size * size
         if last.drafts and filled >= sure:
             self._write_state(request, index, table, filled // size - 1, filled)
 

@@ -14,7 +14,6 @@ from hitproof.conformance.playing.checkpoints import exports_states
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.sharing import covered_tokens, is_determined
-from hitproof.spec.terms import INTEGERS
 
 _NAMED = "cached_key_names_its_content"
 
@@ -124,7 +123,7 @@ class KeyedContent:
         unit = self._engine.hash_block_size
         drafts: str | None = None
         vouched = covered_tokens(end // unit - 1, unit, self._engine.num_hash_lookahead_tokens)
-        for token in range(INTEGERS.multiple_at_most(end - 1, size), end):
+        for token in range((end - 1) // size * size, end):
             found, wanted = (
                 self._store.read(index, block_id, token % size),
                 self._due.entry(request, index, token),

@@ -39,7 +39,7 @@ from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.releases.policies import Junctions
 from hitproof.spec.releases.sequential import longest_joint_hit
 from hitproof.spec.retention import junction_boundary
-from hitproof.spec.terms import INTEGERS
+from hitproof.spec.terms import ceil_div
 
 Cached = Mapping[tuple[int, Name], tuple[int, ...]]
 """The blocks registered under each key, by group and name."""
@@ -188,7 +188,7 @@ class LookupJudge:
                 continue
             alone = self._asked_alone(group)
             due = self._longest_up_to(cap, alone, num_tokens, entries)
-            end = INTEGERS.ceil_div(due, group.block_size)
+            end = ceil_div(due, group.block_size)
             blocks = self._blocks_read(request, index, due, num_tokens, cached)
             if lengths[index] != due:
                 how = "long" if lengths[index] > due else "short"
@@ -239,7 +239,7 @@ class LookupJudge:
         Those of groups of a kind that ``lags`` may be shorter, and are not read.
         """
         (kinds, eagle), unsound = self._kinds(), Divergence.UNSOUND
-        lengths = [INTEGERS.ceil_div(hit.length, group.block_size) for group in self._groups]
+        lengths = [ceil_div(hit.length, group.block_size) for group in self._groups]
         for index, group in enumerate(self._groups):
             table = hit.tables[index]
             if not group.prefix_cacheable:

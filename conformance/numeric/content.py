@@ -36,7 +36,7 @@ from hitproof.conformance.numeric.resuming import difference
 from hitproof.conformance.playing.checkpoints import exported
 from hitproof.conformance.subject.managers import Observation, Tables
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import INTEGERS
+from hitproof.spec.terms import ceil_div
 
 Report = Callable[[str, int, Errors], None]
 """What is called with the error of each pass: of which request, and from which token on."""
@@ -228,7 +228,7 @@ class Numbers:
             self._write_states(layer, now)
         for group in self._states:
             size = self._engine.groups[group].block_size
-            self._running[request, group] = at(tables[group], INTEGERS.ceil_div(end, size) - 1)
+            self._running[request, group] = at(tables[group], ceil_div(end, size) - 1)
 
     def _write_states(self, layer: Layer, now: _Pass) -> None:
         """Keep the state of the certain tokens, one of each draft after it, and what is exported.
@@ -236,7 +236,7 @@ class Numbers:
         vLLM: ``mamba_utils``.
         """
         size, table = self._engine.groups[layer.group].block_size, now.tables[layer.group]
-        sure, current = now.end - now.drafts, INTEGERS.ceil_div(now.end, size) - 1
+        sure, current = now.end - now.drafts, ceil_div(now.end, size) - 1
         kept = {current + draft: sure + draft for draft in range(now.drafts + 1)}
         if self._every_state:
             kept = {
@@ -275,12 +275,12 @@ class Numbers:
 
     def _settle_states(self, request: str, layer: Layer, last: _Pass, num_computed: int) -> None:
         size, table = self._engine.groups[layer.group].block_size, last.tables[layer.group]
-        sure, current = last.end - last.drafts, INTEGERS.ceil_div(last.end, size) - 1
+        sure, current = last.end - last.drafts, ceil_div(last.end, size) - 1
         accepted = num_computed - sure
         for draft in range(accepted + 1, last.drafts + 1):
             self.pages.write_state(layer, at(table, current + draft), torch.nan)
         self._running[request, layer.group] = at(table, current + accepted)
-        filled = INTEGERS.multiple_at_most(num_computed, size)
+        filled = num_computed // size * size
         if last.drafts and filled >= sure:
             self.pages.write_state(layer, at(table, filled // size - 1), last.state(layer, filled))
 

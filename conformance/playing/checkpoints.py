@@ -12,7 +12,7 @@ from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, tail_boundary
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import INTEGERS
+from hitproof.spec.terms import ceil_div
 
 
 class Checkpoint(NamedTuple):
@@ -56,7 +56,7 @@ def exported(
         unit,
         engine.num_hash_lookahead_tokens,
     )
-    block = INTEGERS.ceil_div(end, size) - 2
+    block = ceil_div(end, size) - 2
     valid = (
         start % unit == 0
         and block > (start - 1) // size

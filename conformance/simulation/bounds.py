@@ -17,7 +17,7 @@ from hitproof.reference.configuration import max_admission_blocks
 from hitproof.spec.groups import Group, GroupKind, geometry
 from hitproof.spec.hits import required_run
 from hitproof.spec.retention import replay_boundary
-from hitproof.spec.terms import INTEGERS
+from hitproof.spec.terms import ceil_div
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def blocks_of_request(engine: EngineConfiguration, tokens: int, chunk: int) -> i
     total = 0
     for group in engine.groups:
         if group.kind is GroupKind.MAMBA:
-            total += min(2, INTEGERS.ceil_div(tokens, group.block_size))
+            total += min(2, ceil_div(tokens, group.block_size))
             continue
-        needed = INTEGERS.ceil_div(tokens, group.block_size)
+        needed = ceil_div(tokens, group.block_size)
         most = max_admission_blocks(group, chunk, tokens)
         total += needed if most is None else min(needed, most)
     return total

@@ -20,7 +20,7 @@ from hitproof.spec.hits import in_required_run, run_start, valid_hit
 from hitproof.spec.pool import is_sound, touched
 from hitproof.spec.releases.fine import witness_unit
 from hitproof.spec.releases.horizons import horizon
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term, implies, not_
 
 
 def plain(mathml: str) -> str:
@@ -50,10 +50,10 @@ def test_what_decides_by_values_has_no_formula() -> None:
 
 
 def test_parentheses_say_what_is_computed() -> None:
-    def tangled(token: Term, window: Term, arithmetic: Arithmetic = INTEGERS) -> Formula:
+    def tangled(token: Term, window: Term) -> Formula:
         either = (token < 1) | ((window < 2) & (token == window))
         both = either & (token - (window - 1) <= 2)
-        return arithmetic.implies(both, arithmetic.negation(either))
+        return implies(both, not_(either))
 
     assert written(tangled) == [("", "tangled(k,w)⇔(k<1|(w<2&k=w))&k-(w-1)≤2⇒¬(k<1|(w<2&k=w))")]
 
@@ -68,13 +68,13 @@ def test_every_claim_has_a_formula_and_a_picture() -> None:
 
 
 def test_the_pool_that_is_drawn_is_sound() -> None:
-    assert all(is_sound(block, INTEGERS) for block in states().values())
+    assert all(is_sound(block) for block in states().values())
 
 
 def test_code_is_found_by_its_name_and_shown_as_it_stands() -> None:
     assert find("spec.attention.tail_blocks") is tail_blocks
     assert place(tail_blocks).startswith("spec/attention.py:")
-    assert "arithmetic.ceil_div(window - 1, block_size)" in listing(tail_blocks)
+    assert "ceil_div(window - 1, block_size)" in listing(tail_blocks)
     for name in ("spec.attention.no_such", "no_such.module", "spec.hits.Cached.no_such"):
         with pytest.raises(NoSuchCode, match=r"no.such"):
             find(name)

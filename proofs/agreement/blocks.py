@@ -8,7 +8,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Statement
 from hitproof.spec import hits, mask, retention
 from hitproof.spec.groups import BlockGeometry
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, for_all, implies
 
 _OnBlocks = Callable[[BlockGeometry], Formula]
 
@@ -30,20 +30,20 @@ def _of_any_kind(at: Interpretation, holds: _OnBlocks, only: int | None = None) 
 
 
 def _boundary(at: Interpretation, group: BlockGeometry, name: str = "boundary") -> Term:
-    return at.times(at.integer(name), group.segment)
+    return at.integer(name) * group.segment
 
 
 def _required(at: Interpretation, group: BlockGeometry, boundary: Term) -> Formula:
-    return (1 <= boundary) & hits.in_required_run(group, at.integer("block"), boundary, at)
+    return (1 <= boundary) & hits.in_required_run(group, at.integer("block"), boundary)
 
 
 def _retained(
     at: Interpretation, group: BlockGeometry, replays: Iterable[str], mode: str
 ) -> Formula:
     """Whether the producer keeps the block, given what it promises; without names, nothing."""
-    interval = at.times(at.integer("interval"), group.segment) if mode == INTERVAL else None
-    promised = [_boundary(at, group, name) for name in replays] or [at.times(0, group.segment)]
-    return retention.in_retained_mask(group, at.integer("block"), promised, interval, at)
+    interval = at.integer("interval") * group.segment if mode == INTERVAL else None
+    promised = [_boundary(at, group, name) for name in replays] or [0 * group.segment]
+    return retention.in_retained_mask(group, at.integer("block"), promised, interval)
 
 
 def required_is_owed(
@@ -57,13 +57,13 @@ def required_is_owed(
         boundary = _boundary(at, group)
         needed = _required(at, group, boundary + slip)
         if mode == INTERVAL:
-            every = at.times(at.integer("interval"), group.segment)
-            needed &= boundary == at.times(at.integer("count"), every)
+            every = at.integer("interval") * group.segment
+            needed &= boundary == at.integer("count") * every
         return needed
 
     def owed(group: BlockGeometry) -> Formula:
         if mode == DENSE:
-            return mask.in_mask(group, block, at)
+            return mask.in_mask(group, block)
         return _retained(at, group, (), mode)
 
     premise = "a hit at a boundary requires the block"
@@ -156,14 +156,14 @@ def served_by_one(at: Interpretation, slip: int = 0) -> Statement:
 
     def served(group: BlockGeometry) -> Formula:
         boundary = _boundary(at, group)
-        complete = at.for_all(
+        complete = for_all(
             0,
             hits.run_end(group, boundary) + slip,
-            lambda block: at.implies(
-                hits.in_required_run(group, block, boundary + slip, at), cached(block)
+            lambda block: implies(
+                hits.in_required_run(group, block, boundary + slip), cached(block)
             ),
         )
-        return hits.valid_boundary(group, boundary, cap, horizon, cached, at) == (
+        return hits.valid_boundary(group, boundary, cap, horizon, cached) == (
             hits.within_reach(group, boundary, cap, horizon) & complete
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Statement
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, for_all, implies, not_
 
 Keys = Callable[[Term], Formula]
 """A set of keys, or of boundaries, as its membership test."""
@@ -16,12 +16,12 @@ MODES = (DENSE, INTERVAL, LATEST)
 
 def every(at: Interpretation, holds: Keys) -> Formula:
     """Whether it holds of every key."""
-    return at.for_all(0, at.integer("keys"), holds)
+    return for_all(0, at.integer("keys"), holds)
 
 
 def within(at: Interpretation, inner: Keys, outer: Keys) -> Formula:
     """Whether every key of one set is in the other."""
-    return every(at, lambda key: at.implies(inner(key), outer(key)))
+    return every(at, lambda key: implies(inner(key), outer(key)))
 
 
 def is_cached(at: Interpretation, required: Keys, cached: Keys) -> Formula:
@@ -33,9 +33,7 @@ def agree(at: Interpretation, cached: Keys, dense: Keys, owed: Keys) -> Formula:
     """The invariant: nothing else is cached, and all that is owed is."""
     return every(
         at,
-        lambda key: (
-            at.implies(cached(key), dense(key)) & at.implies(dense(key) & owed(key), cached(key))
-        ),
+        lambda key: implies(cached(key), dense(key)) & implies(dense(key) & owed(key), cached(key)),
     )
 
 
@@ -88,7 +86,7 @@ def eviction_agrees(at: Interpretation, mode: str, from_both: bool = True) -> St
     evicted = at.block_set("evicted")
 
     def left_of(keys: Keys) -> Keys:
-        return lambda key: keys(key) & at.negation(evicted(key))
+        return lambda key: keys(key) & not_(evicted(key))
 
     return Statement(
         (("the caches agreed before", agree(at, cached, dense, owed)),),
@@ -123,10 +121,10 @@ def none_is_first(at: Interpretation, kept: bool = True) -> Statement:
     hypotheses: Hypotheses = (
         ("it holds at the start", fine(0)),
         ("steps are counted from the start", 0 <= step),
-        ("it holds after each earlier step", at.for_all(0, step, fine)),
+        ("it holds after each earlier step", for_all(0, step, fine)),
     )
     if kept:
-        next_step = at.implies((1 <= step) & fine(step - 1), fine(step))
+        next_step = implies((1 <= step) & fine(step - 1), fine(step))
         hypotheses += (("a step of either kind keeps it", next_step),)
     return Statement(hypotheses, fine(step))
 
@@ -151,7 +149,7 @@ def served_by_all(at: Interpretation, each: bool = True) -> Statement:
     serves, reaches, has = (at.block_set(name) for name in ("serves", "reaches", "has"))
     hypotheses: Hypotheses = ()
     if each:
-        one = at.for_all(0, groups, lambda group: serves(group) == (reaches(group) & has(group)))
+        one = for_all(0, groups, lambda group: serves(group) == (reaches(group) & has(group)))
         hypotheses = (("each group serves what it may and has", one),)
-    every = at.for_all(0, groups, reaches) & at.for_all(0, groups, has)
-    return Statement(hypotheses, at.for_all(0, groups, serves) == every)
+    every = for_all(0, groups, reaches) & for_all(0, groups, has)
+    return Statement(hypotheses, for_all(0, groups, serves) == every)

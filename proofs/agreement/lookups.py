@@ -3,7 +3,7 @@
 from hitproof.proofs.agreement.keys import Keys
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Statement
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, for_all, implies
 
 
 def _longest(at: Interpretation, hit: Term, valid: Keys) -> Hypotheses:
@@ -14,7 +14,7 @@ def _longest(at: Interpretation, hit: Term, valid: Keys) -> Hypotheses:
         ("it returns a valid hit or none", (hit < 1) | valid(hit)),
         (
             "it returns no shorter one than it could",
-            at.for_all(1, cap + 1, lambda longer: at.implies(valid(longer), longer <= hit)),
+            for_all(1, cap + 1, lambda longer: implies(valid(longer), longer <= hit)),
         ),
     )
 
@@ -27,13 +27,13 @@ def _two_lookups(at: Interpretation) -> tuple[Term, Term, Keys, Keys, Hypotheses
 
 
 def _boundaries(at: Interpretation, holds: Keys) -> Formula:
-    return at.for_all(1, at.integer("cap") + 1, holds)
+    return for_all(1, at.integer("cap") + 1, holds)
 
 
 def same_lookup(at: Interpretation, slip: int = 0) -> Statement:
     """Lookup returns the same hit where the caches agree on every boundary."""
     hit, best, valid, densely, lookups = _two_lookups(at)
-    same = at.for_all(1 + slip, at.integer("cap") + 1, lambda end: valid(end) == densely(end))
+    same = for_all(1 + slip, at.integer("cap") + 1, lambda end: valid(end) == densely(end))
     return Statement((*lookups, ("the caches agree on each boundary", same)), hit == best)
 
 
@@ -41,18 +41,18 @@ def rounded_lookup(at: Interpretation, dense_has_it: bool = True) -> Statement:
     """Lookup returns at least the dense hit, rounded down to the interval."""
     hit, best, valid, densely, lookups = _two_lookups(at)
     interval = at.integer("interval")
-    rounded = at.multiple_at_most(best, interval)
+    rounded = best // interval * interval
     hypotheses: Hypotheses = (
         *lookups,
         ("the interval is at least one alignment", 1 <= interval),
         _no_more_valid(at, valid, densely),
         (
             "they agree on that boundary, which falls on the interval",
-            at.implies(1 <= rounded, valid(rounded) == densely(rounded)),
+            implies(1 <= rounded, valid(rounded) == densely(rounded)),
         ),
     )
     if dense_has_it:
-        has = at.implies(1 <= rounded, densely(rounded))
+        has = implies(1 <= rounded, densely(rounded))
         hypotheses += (("dense caching has the rounded hit, too", has),)
     return Statement(hypotheses, (rounded <= hit) & (hit <= best))
 
@@ -86,7 +86,7 @@ def replayed_lookup(at: Interpretation, reach: bool = True, agrees: bool = True)
         same = valid(promised) == densely(promised)
         hypotheses += (("the caches agree on the promised boundary", same),)
     if reach:
-        none_longer = _boundaries(at, lambda end: at.implies(densely(end), end <= promised))
+        none_longer = _boundaries(at, lambda end: implies(densely(end), end <= promised))
         hypotheses += (("no resend or extension hits more than that", none_longer),)
     return Statement(
         hypotheses,
@@ -95,5 +95,5 @@ def replayed_lookup(at: Interpretation, reach: bool = True, agrees: bool = True)
 
 
 def _no_more_valid(at: Interpretation, valid: Keys, densely: Keys) -> tuple[str, Formula]:
-    no_more = _boundaries(at, lambda end: at.implies(valid(end), densely(end)))
+    no_more = _boundaries(at, lambda end: implies(valid(end), densely(end)))
     return "dense caching serves each valid hit", no_more

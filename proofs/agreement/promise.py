@@ -3,7 +3,7 @@
 from hitproof.proofs.agreement.keys import Keys, agree, every, is_cached, within
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Statement
-from hitproof.spec.terms import Formula
+from hitproof.spec.terms import Formula, implies, not_
 
 
 def _promise(
@@ -15,13 +15,13 @@ def _promise(
     ``gone`` says that a block that was done has been evicted; without that a promise cannot lapse.
     """
     run, computed_only = at.block_set("run"), agree(at, cached, dense, lambda key: key < 0)
-    kept = every(at, lambda key: at.implies(done(key) & dense(key), cached(key)))
+    kept = every(at, lambda key: implies(done(key) & dense(key), cached(key)))
     return (
         computed_only
         & within(at, done, run)
         & (lapsed | kept)
         & (gone | within(at, done, dense))
-        & at.implies(lapsed, gone)
+        & implies(lapsed, gone)
     )
 
 
@@ -80,10 +80,8 @@ def chunk_of_another(at: Interpretation, may_lapse: bool = True) -> Statement:
     computed, kept = at.block_set("computed"), at.block_set("kept")
     gone, lapsed = _flags(at)
     if may_lapse:
-        renewed = every(
-            at, lambda key: at.implies(done(key) & computed(key), cached(key) | kept(key))
-        )
-        lapsed |= at.negation(renewed)
+        renewed = every(at, lambda key: implies(done(key) & computed(key), cached(key) | kept(key)))
+        lapsed |= not_(renewed)
     return Statement(
         hypotheses,
         _promise(
@@ -103,14 +101,14 @@ def promised_eviction(at: Interpretation, noticed: bool = True) -> Statement:
     evicted = at.block_set("evicted")
     gone, lapsed = _flags(at)
     if noticed:
-        spared = every(at, lambda key: at.implies(done(key), at.negation(evicted(key))))
-        gone |= at.negation(spared)
+        spared = every(at, lambda key: implies(done(key), not_(evicted(key))))
+        gone |= not_(spared)
     return Statement(
         hypotheses,
         _promise(
             at,
-            lambda key: cached(key) & at.negation(evicted(key)),
-            lambda key: dense(key) & at.negation(evicted(key)),
+            lambda key: cached(key) & not_(evicted(key)),
+            lambda key: dense(key) & not_(evicted(key)),
             done,
             gone,
             lapsed,
@@ -130,8 +128,8 @@ def promise_is_kept(
     valid, densely = is_cached(at, run, cached), is_cached(at, run, dense)
     if spared:
         if standing:
-            hypotheses += (("no block of it has been evicted since", at.negation(gone)),)
+            hypotheses += (("no block of it has been evicted since", not_(gone)),)
         return Statement(hypotheses, valid & densely)
     if standing:
-        hypotheses += (("the promise has not lapsed", at.negation(lapsed)),)
+        hypotheses += (("the promise has not lapsed", not_(lapsed)),)
     return Statement(hypotheses, valid == densely)

@@ -24,6 +24,7 @@ from hitproof.spec import attention, hits, mask, sharing
 from hitproof.spec.claims import CLAIMS, EXECUTABLE, Basis, Clause, Status, basis
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.releases.sequential import one_pass_suffices
+from hitproof.spec.terms import ceil_div, for_all, max
 
 pytestmark = pytest.mark.slow
 
@@ -259,13 +260,13 @@ def off_by(step: int, original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: original(*arguments) + step
 
 
-def late_next_boundary(group: Any, block: Any, arithmetic: Any) -> Any:
-    return NEXT_BOUNDARY(group, block, arithmetic) + group.segment
+def late_next_boundary(group: Any, block: Any) -> Any:
+    return NEXT_BOUNDARY(group, block) + group.segment
 
 
-def unshifted_next_boundary(group: Any, block: Any, arithmetic: Any) -> Any:
+def unshifted_next_boundary(group: Any, block: Any) -> Any:
     """As vLLM 0.22.1 has it."""
-    return NEXT_BOUNDARY(group, block + group.lookahead, arithmetic)
+    return NEXT_BOUNDARY(group, block + group.lookahead)
 
 
 NEXT_BOUNDARY = mask.next_boundary
@@ -274,24 +275,24 @@ ATTENDS = attention.attends
 BROKEN = [
     (mask, "next_boundary", late_next_boundary, "mask_keeps_every_reachable_block"),
     (mask, "next_boundary", unshifted_next_boundary, "mask_keeps_every_reachable_block"),
-    (mask, "in_mask", lambda _, block, __: 0 <= block, "mask_keeps_only_reachable_blocks"),
+    (mask, "in_mask", lambda _, block: 0 <= block, "mask_keeps_only_reachable_blocks"),
     (
         attention,
         "tail_blocks",
-        lambda window, size, at: at.ceil_div(window, size),
+        lambda window, size: ceil_div(window, size),
         "hit_has_every_block_attention_reads",
     ),
     (
         attention,
         "tail_blocks",
-        lambda window, size, at: at.ceil_div(window - size, size),
+        lambda window, size: ceil_div(window - size, size),
         "hit_has_every_block_attention_reads",
     ),
     (
         attention,
         "attends",
-        lambda query, token, window, chunk, arithmetic: (
-            ATTENDS(query, token, window, chunk, arithmetic)
+        lambda query, token, window, chunk: (
+            ATTENDS(query, token, window, chunk)
             if window is None
             else (token <= query) & (query - token <= window)
         ),
@@ -300,8 +301,8 @@ BROKEN = [
     (
         attention,
         "attends",
-        lambda query, token, window, chunk, arithmetic: (
-            ATTENDS(query, token, window, chunk, arithmetic)
+        lambda query, token, window, chunk: (
+            ATTENDS(query, token, window, chunk)
             if chunk is None
             else (token <= query) & (query - token < chunk)
         ),
@@ -320,15 +321,15 @@ BROKEN = [
     (
         hits,
         "has_required_run",
-        lambda group, boundary, cached, at: at.for_all(
-            at.maximum(hits.run_start(group, boundary, at), 0), boundary, cached
+        lambda group, boundary, cached: for_all(
+            max(hits.run_start(group, boundary), 0), boundary, cached
         ),
         "hit_has_every_block_attention_reads",
     ),
     (
         hits,
         "has_required_run",
-        lambda group, boundary, cached, at: at.for_all(0, hits.run_end(group, boundary), cached),
+        lambda group, boundary, cached: for_all(0, hits.run_end(group, boundary), cached),
         "lookup_returns_longest_valid_hit",
     ),
     (

@@ -24,7 +24,7 @@ from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary, resend_cap
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term, for_all, min, not_
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
 """The kinds whose blocks can be registered under a prefix that ends inside them. vLLM:
@@ -91,26 +91,22 @@ def at_hash_units(group: Group, hash_block_size: int) -> Group:
     return replace(group, block_size=hash_block_size)
 
 
-def block_of(unit: Term, units: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+def block_of(unit: Term, units: Term) -> Term:
     """The block that holds hash unit ``unit``, where a block is ``units`` of them."""
-    return arithmetic.floor_div(unit, units)
+    return unit // units
 
 
-def witness_unit(
-    kind: GroupKind, block: Term, units: Term, arithmetic: Arithmetic = INTEGERS
-) -> Term:
+def witness_unit(kind: GroupKind, block: Term, units: Term) -> Term:
     """The hash unit of a block that must be held when the whole block is required.
 
     For Mamba it is the last: the state is the one as of the block's end. For full attention it is
     the first: any entry at or after it implies all that comes before in the block.
     """
-    first = arithmetic.times(block, units)
+    first = block * units
     return first + units - 1 if kind is GroupKind.MAMBA else first
 
 
-def witness_end(
-    kind: GroupKind, unit: Term, units: Term, arithmetic: Arithmetic = INTEGERS
-) -> Term:
+def witness_end(kind: GroupKind, unit: Term, units: Term) -> Term:
     """One past the last entry that shows that a group's content for hash unit ``unit`` is cached.
 
     For full attention each entry of the same block at or after the unit shows it, since the block
@@ -118,7 +114,7 @@ def witness_end(
     as of its last token. A kind that is not in `FINE_KINDS` has blocks of one hash unit.
     """
     if kind is GroupKind.FULL_ATTENTION:
-        return arithmetic.times(block_of(unit, units, arithmetic) + 1, units)
+        return (block_of(unit, units) + 1) * units
     return unit + 1
 
 
@@ -137,16 +133,15 @@ def is_held(
     units: Term,
     horizon_units: Term,
     entries: Callable[[Term], Formula],
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether a group's content for hash unit ``unit`` is cached.
 
     It is when an entry from the unit to `witness_end` is, within the horizon (in hash units). A
     block of the group is ``units`` hash units.
     """
-    end = arithmetic.minimum(witness_end(kind, unit, units, arithmetic), horizon_units)
-    absent = arithmetic.for_all(unit, end, lambda entry: arithmetic.negation(entries(entry)))
-    return arithmetic.negation(absent)
+    end = min(witness_end(kind, unit, units), horizon_units)
+    absent = for_all(unit, end, lambda entry: not_(entries(entry)))
+    return not_(absent)
 
 
 def peek(group: Group, cap: Term, horizon: Term) -> Term:
@@ -211,7 +206,6 @@ def tail_boundary(
     lookahead_tokens: Term,
     hash_block_size: Term,
     hash_lookahead_tokens: Term = 0,
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Term:
     """The hit, in tokens, that the end of a prompt of ``prompt`` tokens is kept for.
 
@@ -224,6 +218,6 @@ def tail_boundary(
     """
     cap, limit = prompt, prompt
     if tail is FineTail.RESEND:
-        cap = resend_cap(prompt, hash_lookahead_tokens, arithmetic)
+        cap = resend_cap(prompt, hash_lookahead_tokens)
         limit = horizon(policy, prompt)
-    return replay_boundary(cap, limit, lookahead_tokens, hash_block_size, arithmetic)
+    return replay_boundary(cap, limit, lookahead_tokens, hash_block_size)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import Formula, Term
 
 
 def valid_without_margin(
@@ -25,14 +25,13 @@ def valid_without_margin(
     boundary: Term,
     candidate: Term,
     cached: Callable[[Term], Formula],
-    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
     """Whether a group may serve ``boundary`` for a ``candidate`` (both in blocks).
 
     The candidate is both its cap and its horizon. vLLM up to 0.19: ``max_length`` of
     ``find_longest_cache_hit`` as ``HybridKVCacheCoordinator`` calls it.
     """
-    return valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)
+    return valid_boundary(group, boundary, candidate, candidate, cached)
 
 
 def lookup_order(groups: Sequence[Group]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from hitproof.spec.hits import (
     within_reach,
 )
 from hitproof.spec.mask import in_mask, next_boundary
-from hitproof.spec.terms import INTEGERS
+from hitproof.spec.terms import ceil_div
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 
@@ -39,17 +39,9 @@ def full_attention_reads_all_before(query: int, token: int) -> None:
 def ceil_div_is_least(dividend: int, divisor: int, other: int) -> None:
     """The quotient rounded up covers the dividend, and no smaller one does."""
     assert 1 <= divisor
-    quotient = INTEGERS.ceil_div(dividend, divisor)
+    quotient = ceil_div(dividend, divisor)
     assert dividend <= quotient * divisor
     assert quotient <= other or other * divisor < dividend
-
-
-def multiple_at_most_is_greatest(position: int, step: int) -> None:
-    """The multiple is at or below the position, and the next one is not."""
-    assert 1 <= step
-    multiple = INTEGERS.multiple_at_most(position, step)
-    assert multiple % step == 0
-    assert multiple <= position < multiple + step
 
 
 def a_tail_covers_its_window(window: int, block_size: int) -> None:

@@ -5,7 +5,6 @@ from itertools import product
 
 from hitproof.spec import pool
 from hitproof.spec.pool import CACHE, EVICT, FREE, GET, OPERATIONS, RESET, TOUCH, BlockState
-from hitproof.spec.terms import INTEGERS
 
 FREE_BLOCK = BlockState(False, ref_count=0, holders=0, queued=1, keys=0, named=0, stale=0)
 CACHED = replace(FREE_BLOCK, keys=1, named=1)
@@ -82,20 +81,21 @@ NAMED = {"free": FREE_BLOCK, "cached": CACHED, "held": HELD, "shared": SHARED, "
 
 def test_what_callers_may_ask_for() -> None:
     for operation in OPERATIONS:
-        possible = {n for n, block in NAMED.items() if operation.possible(block, INTEGERS)}
+        possible = {n for n, block in NAMED.items() if operation.possible(block)}
         assert possible == WHEN_POSSIBLE[operation.name], operation.name
-    assert not FREE.possible(replace(HELD, holders=0), INTEGERS)
-    assert CACHE.possible(replace(SHARED, keys=0, ref_count=3), INTEGERS)
+    assert not FREE.possible(replace(HELD, holders=0))
+    assert CACHE.possible(replace(SHARED, keys=0, ref_count=3))
 
 
 def test_what_operations_do() -> None:
     def after(operation: pool.Operation, block: BlockState) -> BlockState:
-        return operation.after(block, INTEGERS)
+        return operation.after(block)
 
     assert after(GET, FREE_BLOCK) == after(GET, CACHED) == HELD
     assert after(GET, replace(CACHED, stale=1)) == HELD
     # Faults that were there before are not covered up.
-    assert after(GET, replace(FREE_BLOCK, ref_count=2, queued=2)).ref_count == 3
+    leaked = after(GET, replace(FREE_BLOCK, ref_count=2, holders=4, queued=2))
+    assert (leaked.ref_count, leaked.holders) == (3, 5)
     assert after(FREE, replace(HELD, queued=1)).queued == 2
     assert after(CACHE, SHARED) == replace(SHARED, keys=2, named=2)
     assert after(TOUCH, CACHED) == replace(HELD, keys=1, named=1)
@@ -110,7 +110,7 @@ def test_what_operations_do() -> None:
 def test_the_count_follows_the_first_and_the_last_holder() -> None:
     decrease = {
         (before, after): pool.free_count_decrease(
-            replace(HELD, ref_count=before), replace(HELD, ref_count=after), INTEGERS
+            replace(HELD, ref_count=before), replace(HELD, ref_count=after)
         )
         for before, after in product(range(3), repeat=2)
     }

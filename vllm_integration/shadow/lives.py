@@ -16,7 +16,7 @@ from hitproof.reference.request import Registered
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.policies import Junctions
 from hitproof.spec.retention import SPARSE_KINDS
-from hitproof.spec.terms import INTEGERS
+from hitproof.spec.terms import ceil_div
 from hitproof.vllm_integration.shadow.judged import Call, Judged, numbers
 from hitproof.vllm_integration.shadow.real import named, tables_of
 
@@ -166,7 +166,7 @@ class Lives:
             if not group.prefix_cacheable or (states and drafts):
                 continue
             size = group.block_size
-            last = INTEGERS.ceil_div(end, size)
+            last = ceil_div(end, size)
             # What several MTP modules read besides is drafts, which the lookup is judged for.
             target = replace(group, prefill_lookahead=1)
             first = max(num_skipped_tokens(target, start), 0) // size

@@ -1,0 +1,24 @@
+"""How clauses are written, as far as a program can see it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SPEC = Path(__file__).parents[1]
+MODULES = sorted(path for path in SPEC.rglob("*.py") if path.parent.name != "tests")
+
+
+def parameters(text: str) -> set[str]:
+    """The names of the parameters of all functions."""
+    return {node.arg for node in ast.walk(ast.parse(text)) if isinstance(node, ast.arg)}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SPEC)))
+def test_no_clause_is_told_how_to_compute(module: Path) -> None:
+    assert "arithmetic" not in parameters(module.read_text(encoding="utf-8"))
+
+
+def test_a_clause_that_is_told_is_seen() -> None:
+    assert "arithmetic" in parameters("def clause(block, arithmetic=INTEGERS): ...")
+    assert "arithmetic" in parameters("clause = lambda block, arithmetic: block")
