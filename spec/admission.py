@@ -12,7 +12,17 @@ included.
 """
 
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.terms import Formula, Term, ceil_div, implies, is_multiple, max, min, not_
+from hitproof.spec.terms import (
+    Formula,
+    Term,
+    ceil_div,
+    executable,
+    implies,
+    is_multiple,
+    max,
+    min,
+    not_,
+)
 
 
 def first_token_read(
@@ -65,6 +75,7 @@ def is_answered_right(
     return enough & implies(refused, not_(fits(most, free, reserved)))
 
 
+@executable
 def states_at_once(drafts: Term, exports: Term = 0) -> Term:
     """The most states that a Mamba group holds for a request at once, each in a block.
 
@@ -74,6 +85,7 @@ def states_at_once(drafts: Term, exports: Term = 0) -> Term:
     return 2 + drafts + exports
 
 
+@executable
 def blocks_at_once(
     group: Group, step: int, num_tokens: int, drafts: int = 0, exports: int = 0
 ) -> int:

@@ -14,14 +14,16 @@ from collections.abc import Callable, Sequence
 
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary, within_reach
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, executable
 
 
+@executable
 def is_fully_loaded(kind: GroupKind) -> bool:
     """Whether a connector loads everything that groups of the kind read, wherever it starts."""
     return kind is GroupKind.MAMBA
 
 
+@executable
 def may_diverge(groups: Sequence[Group]) -> bool:
     """Whether a local prefix may be longer than the hit that all groups share.
 
@@ -49,6 +51,7 @@ def valid_local_boundary(
     return valid_boundary(group, boundary, cap_blocks, horizon_blocks, cached)
 
 
+@executable
 def longest_local_prefix(
     groups: Sequence[Group], alignment_tokens: int, cap: int, horizon: int, cached: Cached
 ) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hitproof.spec.attention import lookahead_blocks, tail_blocks
-from hitproof.spec.terms import Formula, Term, is_multiple
+from hitproof.spec.terms import Formula, Term, executable, is_multiple
 
 
 class ConfigurationError(ValueError):
@@ -100,6 +100,7 @@ class BlockGeometry:
     chunk: Term = 1
 
 
+@executable
 def alignment(groups: Sequence[Group]) -> int:
     """The alignment A in tokens: the least common multiple of the block sizes.
 
@@ -122,6 +123,7 @@ def drops_block(use_eagle: Formula, flagged_alike: Formula, none_flagged: Formul
     return use_eagle & (flagged_alike | none_flagged)
 
 
+@executable
 def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
     """The groups as lookup treats them: ``eagle`` says which must match and drop a block.
 
@@ -144,6 +146,7 @@ def whole_blocks(tokens: Term, block_size: Term) -> Term:
     return tokens // block_size
 
 
+@executable
 def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
     """The group in blocks, for hits that end on multiples of ``alignment_tokens``.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
-from hitproof.spec.terms import Formula, Term, for_all, is_multiple, max
+from hitproof.spec.terms import Formula, Term, executable, for_all, is_multiple, max
 
 Cached = Callable[[int, Term], Formula]
 """``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It must answer
@@ -50,6 +50,7 @@ def in_required_run(group: BlockGeometry, block: Term, boundary: Term) -> Formul
     return (0 <= block) & (start <= block) & (block < run_end(group, boundary))
 
 
+@executable
 def required_run(group: BlockGeometry, boundary: int) -> range:
     """The blocks for which `in_required_run` holds, as a range of ints."""
     return range(max(run_start(group, boundary), 0), run_end(group, boundary))
@@ -88,6 +89,7 @@ def valid_boundary(
     return reach & has_required_run(group, boundary, cached)
 
 
+@executable
 def valid_hit(
     groups: Sequence[Group],
     alignment_tokens: int,
@@ -122,6 +124,7 @@ def valid_hit(
     )
 
 
+@executable
 def longest_valid_hit(
     groups: Sequence[Group],
     alignment_tokens: int,

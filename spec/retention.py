@@ -22,7 +22,7 @@ from dataclasses import replace
 from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind
 from hitproof.spec.hits import has_required_run, in_required_run, run_end, run_start
 from hitproof.spec.mask import in_mask, next_boundary
-from hitproof.spec.terms import Formula, Term, for_all, is_multiple, max, min
+from hitproof.spec.terms import Formula, Term, executable, for_all, is_multiple, max, min, tested
 
 SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
 """The kinds that sparse retention thins out: those whose required runs are short."""
@@ -33,6 +33,7 @@ def falls_on_boundaries(interval: Term, alignment_tokens: Term) -> Formula:
     return (0 <= interval) & is_multiple(interval, alignment_tokens)
 
 
+@executable
 def check_interval(interval: int | None, alignment_tokens: int) -> None:
     """Reject a retention interval that does not fall on boundaries.
 
@@ -64,6 +65,7 @@ def replay_boundary(
     return max(limit // alignment_tokens * alignment_tokens, 0)
 
 
+@tested
 def resend_cap(prompt: Term, hash_lookahead_tokens: Term = 0) -> Term:
     """The cap of a resend of a prompt, in tokens.
 
@@ -137,6 +139,7 @@ def serves_follow_ups(
     return (extension < boundary) & in_required_run(group, block, boundary) & rest
 
 
+@executable
 def hit_instead(group: BlockGeometry, promised: int, kept: Callable[[int], bool]) -> int:
     """The longest boundary up to ``promised`` whose run is kept (all in blocks); 0 for none.
 

@@ -8,13 +8,34 @@ as well. `max` and `min` hide Python's, which cannot compare symbols.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 Term: TypeAlias = Any
 """An integer: a Python int, or a `Symbol`."""
 
 Formula: TypeAlias = Any
 """A truth value: a Python bool, or a `Symbol`."""
+
+_Clause = TypeVar("_Clause", bound=Callable[..., Any])
+
+EXECUTABLE: set[Callable[..., Any]] = set()
+"""The clauses that no solver sees. A test compares them with what the theorems ask of solvers."""
+
+TESTED: set[Callable[..., Any]] = set()
+"""The clauses that solvers see, but not every change of them (`conformance.spec_mutants`). A test
+compares this with what the theorems notice."""
+
+
+def executable(clause: _Clause) -> _Clause:
+    """Mark a clause that takes whole configurations or gives Python values: it runs on ints."""
+    EXECUTABLE.add(clause)
+    return clause
+
+
+def tested(clause: _Clause) -> _Clause:
+    """Mark a clause some changes of which no theorem notices, but tests do."""
+    TESTED.add(clause)
+    return clause
 
 
 class Logic(Protocol):

@@ -34,8 +34,9 @@ from hitproof.proofs.obligation import Obligation
 from hitproof.proofs.prover import DEFAULTS, Solver
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.reference.tests import test_lookup
-from hitproof.spec.claims import CLAIMS, TESTED, Basis, Clause, Status, basis
+from hitproof.spec.claims import CLAIMS, Basis, Clause, Status, basis
 from hitproof.spec.groups import GroupKind
+from hitproof.spec.terms import TESTED
 from hitproof.spec.tests import (
     test_admission,
     test_attention,

@@ -21,10 +21,10 @@ from hitproof.proofs.scans import _setting
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.proofs.watching import seen_in, watched
 from hitproof.spec import attention, hits, mask, sharing
-from hitproof.spec.claims import CLAIMS, EXECUTABLE, Basis, Clause, Status, basis
+from hitproof.spec.claims import CLAIMS, Basis, Clause, Status, basis
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.releases.sequential import one_pass_suffices
-from hitproof.spec.terms import ceil_div, for_all, max
+from hitproof.spec.terms import EXECUTABLE, ceil_div, for_all, max
 
 pytestmark = pytest.mark.slow
 

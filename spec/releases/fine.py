@@ -24,7 +24,7 @@ from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary, resend_cap
-from hitproof.spec.terms import Formula, Term, for_all, min, not_
+from hitproof.spec.terms import Formula, Term, executable, for_all, min, not_, tested
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
 """The kinds whose blocks can be registered under a prefix that ends inside them. vLLM:
@@ -55,6 +55,7 @@ class FineTail(StrEnum):
     """For that of a resend of the prompt, from which an extension can continue as well."""
 
 
+@executable
 def is_fine_grained(groups: Sequence[Group], hash_block_size: int) -> bool:
     """Whether hits may end inside blocks.
 
@@ -71,6 +72,7 @@ def is_fine_grained(groups: Sequence[Group], hash_block_size: int) -> bool:
     )
 
 
+@executable
 def hit_alignment(groups: Sequence[Group], hash_block_size: int, policy: HitGranularity) -> int:
     """The number of tokens that hits are multiples of. vLLM: ``_cache_hit_alignment_tokens``.
 
@@ -86,6 +88,7 @@ def hit_alignment(groups: Sequence[Group], hash_block_size: int, policy: HitGran
     return hash_block_size if fine else alignment(groups)
 
 
+@executable
 def at_hash_units(group: Group, hash_block_size: int) -> Group:
     """The group as fine-grained lookup treats it: its blocks are hash units."""
     return replace(group, block_size=hash_block_size)
@@ -118,6 +121,7 @@ def witness_end(kind: GroupKind, unit: Term, units: Term) -> Term:
     return unit + 1
 
 
+@executable
 def witness_entries(group: Group, hash_block_size: int, unit: int, horizon: int) -> range:
     """The entries any one of which shows that the group's content for hash unit ``unit`` is cached.
 
@@ -144,6 +148,7 @@ def is_held(
     return not_(absent)
 
 
+@tested
 def peek(group: Group, cap: Term, horizon: Term) -> Term:
     """How far, in tokens, the entries that a lookup may ask a group for reach.
 
@@ -152,6 +157,7 @@ def peek(group: Group, cap: Term, horizon: Term) -> Term:
     return horizon if group.eagle else cap
 
 
+@executable
 def valid_fine_hit(
     groups: Sequence[Group],
     hash_block_size: int,
@@ -166,6 +172,7 @@ def valid_fine_hit(
     return valid_hit(in_units, hash_block_size, length, cap, horizon, held)
 
 
+@executable
 def longest_fine_hit(
     groups: Sequence[Group], hash_block_size: int, cap: int, horizon: int, entries: Cached
 ) -> int:

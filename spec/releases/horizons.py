@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from hitproof.spec.terms import Term
+from hitproof.spec.terms import Term, tested
 
 
 class LookaheadHorizon(StrEnum):
@@ -22,6 +22,7 @@ class LookaheadHorizon(StrEnum):
     """Up to ``num_tokens``, as far as tokens are hashed."""
 
 
+@tested
 def horizon(policy: LookaheadHorizon, num_tokens: Term, candidate: Term | None = None) -> Term:
     """The lookahead horizon, in tokens, of a request of ``num_tokens`` tokens.
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, executable
 
 
 def valid_without_margin(
@@ -34,6 +34,7 @@ def valid_without_margin(
     return valid_boundary(group, boundary, candidate, candidate, cached)
 
 
+@executable
 def lookup_order(groups: Sequence[Group]) -> tuple[int, ...]:
     """The indices of the groups in the order in which they are looked up: full attention first.
 
@@ -49,6 +50,7 @@ def lookup_order(groups: Sequence[Group]) -> tuple[int, ...]:
     )
 
 
+@executable
 def one_pass_suffices(groups: Sequence[Group]) -> bool:
     """Whether one lookup in each set of equal groups leaves a hit that is valid for all groups.
 
@@ -59,6 +61,7 @@ def one_pass_suffices(groups: Sequence[Group]) -> bool:
     return len(kinds) == 2 and kinds.count(GroupKind.FULL_ATTENTION) == 1
 
 
+@executable
 def longest_joint_hit(
     groups: Sequence[Group],
     alignment_tokens: int,
