@@ -12,7 +12,7 @@ from docs.source import folded, listing, place, rests_on
 from docs.tables import faults, survey
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.proofs.theorems import THEOREMS
-from hitproof.spec.claims import CLAIMS, Basis, Claim, basis
+from hitproof.spec.claims import CLAIMS, IN_VLLM, Basis, Claim, basis
 
 PROVED_FOR = (
     "all block sizes, windows, alignments and positions; of several groups, what holds of each of "
@@ -121,6 +121,9 @@ def _page(claim: Claim) -> Iterator[str]:
     for symbol in claim.symbols:
         wanted = quote(f"repo:vllm-project/vllm {symbol.rpartition('.')[2]}")
         yield f"- [`{symbol}`]({_SEARCH}{wanted})"
+    for clause in claim.clauses:
+        if clause in IN_VLLM:
+            yield f"- `{clause.__name__}`: {IN_VLLM[clause].replace('``', '`')}"
     yield from _faults(claim)
     yield ""
 

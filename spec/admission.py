@@ -13,8 +13,10 @@ included.
 
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.terms import (
+    Blocks,
     Formula,
     Term,
+    Tokens,
     ceil_div,
     executable,
     implies,
@@ -26,22 +28,22 @@ from hitproof.spec.terms import (
 
 
 def first_token_read(
-    query: Term,
-    window: Term | None,
-    chunk: Term | None = None,
-) -> Term:
+    query: Tokens,
+    window: Tokens | None,
+    chunk: Tokens | None = None,
+) -> Tokens:
     """The first token to which the token at position ``query`` attends."""
     if chunk is not None:
         return query // chunk * chunk
     return 0 if window is None else max(0, query - window + 1)
 
 
-def blocks_between(first: Term, end: Term, block_size: Term) -> Term:
+def blocks_between(first: Tokens, end: Tokens, block_size: Tokens) -> Blocks:
     """How many blocks hold the tokens from ``first`` up to ``end``."""
     return ceil_div(end, block_size) - first // block_size
 
 
-def tokens_at_once(step: Term, window: Term, chunk: Term | None = None) -> Term:
+def tokens_at_once(step: Tokens, window: Tokens, chunk: Tokens | None = None) -> Tokens:
     """The most tokens that a step of up to ``step`` tokens reads and writes.
 
     With a limited range of attention only: a ``chunk``, or else a ``window``.
@@ -49,22 +51,22 @@ def tokens_at_once(step: Term, window: Term, chunk: Term | None = None) -> Term:
     return step + window - 1 if chunk is None else step + chunk
 
 
-def most_between(tokens: Term, block_size: Term) -> Term:
+def most_between(tokens: Tokens, block_size: Tokens) -> Blocks:
     """The most blocks that hold so many tokens in a row, or fewer, wherever these begin."""
     return ceil_div(tokens, block_size) + 1
 
 
-def fits(needed: Term, free: Term, reserved: Term = 0) -> Formula:
+def fits(needed: Blocks, free: Blocks, reserved: Blocks = 0) -> Formula:
     """Whether ``needed`` blocks can be taken, if ``reserved`` ones are left to others."""
     return needed + reserved <= free
 
 
 def is_answered_right(
     granted: Formula,
-    least: Term,
-    most: Term,
-    free: Term,
-    reserved: Term = 0,
+    least: Blocks,
+    most: Blocks,
+    free: Blocks,
+    reserved: Blocks = 0,
 ) -> Formula:
     """Whether a manager may grant an allocation, or refuse it, with so many blocks free.
 

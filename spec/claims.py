@@ -508,3 +508,35 @@ def basis(clause: Clause) -> Basis:
     if clause in EXECUTABLE:
         return Basis.EXECUTABLE
     return Basis.TESTED if clause in TESTED else Basis.PROVED
+
+
+IN_VLLM: dict[Callable[..., Any], str] = {
+    groups.GroupKind: "the class of the group's ``KVCacheSpec``",
+    groups.Group: "``KVCacheGroupSpec``, with ``is_eagle_group``; of its spec ``sliding_window``, "
+    "``attention_chunk_size`` and ``prefix_cacheable``; ``num_prefill_lookahead_tokens`` of "
+    "``VllmConfig``",
+    groups.alignment: "``scheduler_block_size``, a multiple of this when some groups opt out; "
+    "``HybridKVCacheCoordinator`` refuses to start when all do",
+    groups.share_eagle: "``eagle_group_ids`` and "
+    "``HybridKVCacheCoordinator.verify_and_split_kv_cache_groups``",
+    attention.attends: "``SlidingWindowSpec`` and ``ChunkedLocalAttentionSpec``",
+    attention.reads_state: '``MambaSpec`` with ``mamba_cache_mode`` "align"',
+    attention.replay_start: "``prefix_replay_tokens`` of DeepSeek-V4.1, from 0.31 on: one token "
+    "more, and no hit of which it would compute all",
+    attention.tail_blocks: "``SlidingWindowManager._contiguous_blocks_for_hit`` without EAGLE",
+    attention.lookahead_blocks: "``num_prefill_lookahead`` of ``KVCacheCoordinator``: it drops one "
+    "block, and refuses to start only if the alignment has fewer tokens than draft layers look "
+    "ahead, which may be more than what is dropped",
+    hits.valid_hit: "the hit length that ``find_longest_cache_hit`` may return",
+    mask.in_mask: "``reachable_block_mask`` (``_cache_block_mask`` in 0.22) as ``cache_blocks`` "
+    "uses it",
+    mask.in_stored_mask: "``reachable_block_mask`` with a ``final_segment_end_block``",
+    mask.is_due: "``get_num_cacheable_tokens``",
+    retention.check_interval: "``_validate_prefix_cache_retention_interval`` (PR #43447)",
+    retention.replay_boundary: "``replay_boundaries``",
+    retention.resend_cap: "``proof_limit`` of ``get_mamba_prefill_checkpoint_position``",
+    retention.junction_boundary: "``Request.shared_prefix_boundary``, which also keeps the "
+    "boundary one block lower for EAGLE",
+    retention.in_retained_mask: "``reachable_block_mask`` with a ``retention_interval``",
+}
+"""What does it in vLLM, of what the core names without a word of it."""

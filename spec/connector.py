@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary, within_reach
-from hitproof.spec.terms import Formula, Term, executable
+from hitproof.spec.terms import Blocks, Formula, executable
 
 
 @executable
@@ -36,10 +36,10 @@ def may_diverge(groups: Sequence[Group]) -> bool:
 
 def valid_local_boundary(
     group: BlockGeometry,
-    boundary: Term,
-    cap_blocks: Term,
-    horizon_blocks: Term,
-    cached: Callable[[Term], Formula],
+    boundary: Blocks,
+    cap_blocks: Blocks,
+    horizon_blocks: Blocks,
+    cached: Callable[[Blocks], Formula],
 ) -> Formula:
     """Whether a local prefix may end at ``boundary`` >= 1, for one group (all in blocks).
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hitproof.spec.attention import lookahead_blocks, tail_blocks
-from hitproof.spec.terms import Formula, Term, executable, is_multiple
+from hitproof.spec.terms import Blocks, Formula, Tokens, executable, is_multiple
 
 
 class ConfigurationError(ValueError):
-    """A configuration that no vLLM engine can have; the message names the remedy."""
+    """A configuration that no engine can have; the message names the remedy."""
 
 
 class GroupKind(StrEnum):
-    """How the layers of a group attend. vLLM: the class of the group's ``KVCacheSpec``."""
+    """How the layers of a group attend."""
 
     FULL_ATTENTION = "full_attention"
     SLIDING_WINDOW = "sliding_window"
@@ -25,21 +25,19 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """One KV cache group. vLLM: ``KVCacheGroupSpec``.
+    """One KV cache group.
 
     Attributes:
         kind: how its layers attend.
         block_size: b, tokens in a block.
         window: w, tokens that a sliding-window layer sees, itself included; None for other
             kinds.
-        eagle: whether an EAGLE or MTP draft layer lives in the group (``is_eagle_group``).
+        eagle: whether an EAGLE or MTP draft layer lives in the group.
         chunk: C, tokens in a chunk of local attention; None for other kinds.
-            vLLM: ``attention_chunk_size``.
         prefix_cacheable: False when the group opts out of prefix caching, so that hits require
-            nothing of it (a ring buffer, for example). vLLM: ``KVCacheSpec.prefix_cacheable``.
+            nothing of it (a ring buffer, for example).
         prefill_lookahead: m, tokens past its own that an entry of the draft layers depends on, the
-            same in every group of an engine: more than 1 with several MTP modules. vLLM:
-            ``VllmConfig.num_prefill_lookahead_tokens``.
+            same in every group of an engine: more than 1 with several MTP modules.
     """
 
     kind: GroupKind
@@ -93,20 +91,19 @@ class BlockGeometry:
     """
 
     kind: GroupKind
-    segment: Term
-    tail: Term
-    lookahead: Term
-    block_size: Term = 1
-    chunk: Term = 1
+    segment: Blocks
+    tail: Blocks
+    lookahead: Blocks
+    block_size: Tokens = 1
+    chunk: Tokens = 1
 
 
 @executable
 def alignment(groups: Sequence[Group]) -> int:
     """The alignment A in tokens: the least common multiple of the block sizes.
 
-    A hit must end on a block edge in every group that takes part in prefix caching. vLLM:
-    ``scheduler_block_size``, which is a multiple of this when some groups opt out. Raises
-    `ConfigurationError` when all of them do; ``HybridKVCacheCoordinator`` then refuses to start.
+    A hit must end on a block edge in every group that takes part in prefix caching. Raises
+    `ConfigurationError` when none does.
     """
     sizes = [group.block_size for group in groups if group.prefix_cacheable]
     if not sizes:
@@ -127,10 +124,9 @@ def drops_block(use_eagle: Formula, flagged_alike: Formula, none_flagged: Formul
 def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
     """The groups as lookup treats them: ``eagle`` says which must match and drop a block.
 
-    With EAGLE on and no group flagged, all of them must, since vLLM does not know where the
-    draft layers are. Groups that differ in the flag only are looked up together, so one flag
-    applies to all of them. With EAGLE off none drops a block. vLLM: ``eagle_group_ids`` and
-    ``HybridKVCacheCoordinator.verify_and_split_kv_cache_groups``.
+    With EAGLE on and no group flagged, all of them must, since nobody knows where the draft layers
+    are. Groups that differ in the flag only are looked up together, so one flag applies to all of
+    them. With EAGLE off none drops a block.
     """
     none_flagged = not any(group.eagle for group in groups)
     flagged = {replace(group, eagle=False) for group in groups if group.eagle}
@@ -141,7 +137,7 @@ def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
     )
 
 
-def whole_blocks(tokens: Term, block_size: Term) -> Term:
+def whole_blocks(tokens: Tokens, block_size: Tokens) -> Blocks:
     """How many blocks ``tokens`` fill; a partly filled last block does not count."""
     return tokens // block_size
 

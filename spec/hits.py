@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
-from hitproof.spec.terms import Formula, Term, executable, for_all, is_multiple, max
+from hitproof.spec.terms import Blocks, Formula, executable, for_all, is_multiple, max
 
-Cached = Callable[[int, Term], Formula]
+Cached = Callable[[int, Blocks], Formula]
 """``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It must answer
 for any block from 0 on, also beyond the lookahead horizon."""
 
 
-def run_start(group: BlockGeometry, boundary: Term) -> Term:
+def run_start(group: BlockGeometry, boundary: Blocks) -> Blocks:
     """First block of the required run at ``boundary``, in blocks; below 0 means from block 0.
 
     For chunked local attention it is the block that holds the first token of the boundary's
@@ -30,12 +30,12 @@ def run_start(group: BlockGeometry, boundary: Term) -> Term:
             return boundary - group.tail
 
 
-def run_end(group: BlockGeometry, boundary: Term) -> Term:
+def run_end(group: BlockGeometry, boundary: Blocks) -> Blocks:
     """One past the last block of the required run at ``boundary``, in blocks."""
     return boundary + group.lookahead
 
 
-def in_required_run(group: BlockGeometry, block: Term, boundary: Term) -> Formula:
+def in_required_run(group: BlockGeometry, block: Blocks, boundary: Blocks) -> Formula:
     """Whether ``block`` must be cached for a hit that ends at ``boundary`` (both in blocks).
 
     Full attention reads every block before the boundary, a sliding window its tail, chunked
@@ -58,31 +58,30 @@ def required_run(group: BlockGeometry, boundary: int) -> range:
 
 def has_required_run(
     group: BlockGeometry,
-    boundary: Term,
-    cached: Callable[[Term], Formula],
+    boundary: Blocks,
+    cached: Callable[[Blocks], Formula],
 ) -> Formula:
     """Whether every block of the required run at ``boundary`` (in blocks) is cached."""
     return for_all(max(run_start(group, boundary), 0), run_end(group, boundary), cached)
 
 
 def within_reach(
-    group: BlockGeometry, boundary: Term, cap_blocks: Term, horizon_blocks: Term
+    group: BlockGeometry, boundary: Blocks, cap_blocks: Blocks, horizon_blocks: Blocks
 ) -> Formula:
     """Whether lookup may serve ``boundary`` at all, whatever is cached (all in blocks).
 
     The hit must end within the cap, since the last token of a request is always recomputed. Its
-    lookahead block must end within the lookahead horizon, a policy of the release
-    (`spec.releases.horizons`).
+    lookahead block must end within the lookahead horizon, which is a policy.
     """
     return (boundary <= cap_blocks) & (run_end(group, boundary) <= horizon_blocks)
 
 
 def valid_boundary(
     group: BlockGeometry,
-    boundary: Term,
-    cap_blocks: Term,
-    horizon_blocks: Term,
-    cached: Callable[[Term], Formula],
+    boundary: Blocks,
+    cap_blocks: Blocks,
+    horizon_blocks: Blocks,
+    cached: Callable[[Blocks], Formula],
 ) -> Formula:
     """Whether one group can serve a hit that ends at ``boundary`` >= 1 (all in blocks)."""
     reach = within_reach(group, boundary, cap_blocks, horizon_blocks)
@@ -104,8 +103,7 @@ def valid_hit(
     ``groups`` are as `share_eagle` gives them and ``alignment_tokens`` is their `alignment`,
     or a multiple of it; ``cap`` and ``horizon`` (the lookahead horizon) are in tokens. No hit,
     ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing;
-    ``valid`` decides for each of the others. vLLM: the hit length that
-    ``find_longest_cache_hit`` may return.
+    ``valid`` decides for each of the others.
     """
     if length == 0:
         return True

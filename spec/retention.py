@@ -1,6 +1,6 @@
 """Retention: which hits the producer promises to keep possible, and the blocks that this takes.
 
-Dense retention keeps every hit possible (`spec.mask`). Sparse retention (vLLM PR #43447) keeps
+Dense retention keeps every hit possible (`spec.mask`). Sparse retention keeps
 a few boundaries and drops the rest of a sliding window's blocks. Its contract:
 
 - A *resend* of the prompt and an *extension* of it hit as much as under dense retention.
@@ -9,7 +9,7 @@ a few boundaries and drops the rest of a sliding window's blocks. Its contract:
 - With an interval of R tokens, a *sibling* that shares the first p tokens hits at least as much
   as under dense retention, rounded down to a multiple of R.
 - A prefix that two requests were seen to share is treated like a prompt of its own, so that the
-  next sibling hits it. Its end is the *junction*, vLLM's shared-prefix boundary.
+  next sibling hits it. Its end is the *junction*.
 
 What else may be kept: blocks that a follow-up turn hits because some of the output is cached, too
 (`serves_follow_ups`), and those of the hit that is left where a promised one is lost
@@ -22,13 +22,23 @@ from dataclasses import replace
 from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind
 from hitproof.spec.hits import has_required_run, in_required_run, run_end, run_start
 from hitproof.spec.mask import in_mask, next_boundary
-from hitproof.spec.terms import Formula, Term, executable, for_all, is_multiple, max, min, tested
+from hitproof.spec.terms import (
+    Blocks,
+    Formula,
+    Tokens,
+    executable,
+    for_all,
+    is_multiple,
+    max,
+    min,
+    tested,
+)
 
 SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
 """The kinds that sparse retention thins out: those whose required runs are short."""
 
 
-def falls_on_boundaries(interval: Term, alignment_tokens: Term) -> Formula:
+def falls_on_boundaries(interval: Tokens, alignment_tokens: Tokens) -> Formula:
     """Whether an engine can have a retention interval of that many tokens."""
     return (0 <= interval) & is_multiple(interval, alignment_tokens)
 
@@ -38,7 +48,7 @@ def check_interval(interval: int | None, alignment_tokens: int) -> None:
     """Reject a retention interval that does not fall on boundaries.
 
     None means dense retention, 0 keeps the latest replayable boundary only. Raises
-    `ConfigurationError`. vLLM: ``_validate_prefix_cache_retention_interval``.
+    `ConfigurationError`.
     """
     if interval is not None and not falls_on_boundaries(interval, alignment_tokens):
         raise ConfigurationError(
@@ -49,44 +59,43 @@ def check_interval(interval: int | None, alignment_tokens: int) -> None:
 
 
 def replay_boundary(
-    cap: Term,
-    horizon_tokens: Term,
-    lookahead_tokens: Term,
-    alignment_tokens: Term,
-) -> Term:
+    cap: Tokens,
+    horizon_tokens: Tokens,
+    lookahead_tokens: Tokens,
+    alignment_tokens: Tokens,
+) -> Tokens:
     """The longest hit of a request whose blocks below the horizon are all cached, in tokens.
 
     ``lookahead_tokens`` is how far the lookahead blocks of all groups reach past the hit, 0 without
     EAGLE: a hit of L tokens needs L <= cap and L + lookahead <= horizon. A resend of a
     prompt of n tokens has the cap n - 1 and the horizon of its policy. An extension of the
-    prompt finds n tokens cached, so its cap and its horizon are n. vLLM: ``replay_boundaries``.
+    prompt finds n tokens cached, so its cap and its horizon are n.
     """
     limit = min(cap, horizon_tokens - lookahead_tokens)
     return max(limit // alignment_tokens * alignment_tokens, 0)
 
 
 @tested
-def resend_cap(prompt: Term, hash_lookahead_tokens: Term = 0) -> Term:
+def resend_cap(prompt: Tokens, hash_lookahead_tokens: Tokens = 0) -> Tokens:
     """The cap of a resend of a prompt, in tokens.
 
     Its last token is computed anew, and a hash that covers tokens past its block is only known once
-    these are. vLLM: ``proof_limit`` of ``get_mamba_prefill_checkpoint_position``.
+    these are.
     """
     return prompt - max(1, hash_lookahead_tokens)
 
 
-def junction_boundary(shared: Term, lookahead_tokens: Term, alignment_tokens: Term) -> Term:
+def junction_boundary(shared: Tokens, lookahead_tokens: Tokens, alignment_tokens: Tokens) -> Tokens:
     """The longest hit of a sibling that shares ``shared`` tokens with what is cached, in tokens.
 
     When two requests share a prefix, more may follow. The prefix is then treated as a prompt of
     its own, and a sibling as an extension of it: it finds ``shared`` tokens cached, including
-    the lookahead block. vLLM: ``Request.shared_prefix_boundary``, which also keeps the boundary
-    one block lower for EAGLE.
+    the lookahead block.
     """
     return replay_boundary(shared, shared, lookahead_tokens, alignment_tokens)
 
 
-def sibling_boundary(group: BlockGeometry, block: Term, interval: Term) -> Term:
+def sibling_boundary(group: BlockGeometry, block: Blocks, interval: Blocks) -> Blocks:
     """The first sibling boundary whose required run ends after ``block`` (all in blocks).
 
     ``interval`` is the retention interval, a positive multiple of the segment.
@@ -96,17 +105,16 @@ def sibling_boundary(group: BlockGeometry, block: Term, interval: Term) -> Term:
 
 def in_retained_mask(
     group: BlockGeometry,
-    block: Term,
-    replays: Sequence[Term],
-    interval: Term | None = None,
+    block: Blocks,
+    replays: Sequence[Blocks],
+    interval: Blocks | None = None,
 ) -> Formula:
     """Whether the producer registers ``block`` under sparse retention.
 
     ``replays`` are the boundaries promised to resends, extensions and junctions; ``interval`` is
     the distance between promised sibling boundaries, or None; all in blocks. A block is kept
     when it is in the required run of a promised boundary; boundary 0 means no hit. Kinds that
-    are not in `SPARSE_KINDS` keep what dense retention keeps. vLLM: ``reachable_block_mask``
-    with a ``retention_interval``.
+    are not in `SPARSE_KINDS` keep what dense retention keeps.
     """
     if group.kind not in SPARSE_KINDS:
         return in_mask(group, block)
@@ -122,11 +130,11 @@ def in_retained_mask(
 
 def serves_follow_ups(
     group: BlockGeometry,
-    block: Term,
-    boundary: Term,
-    extension: Term,
-    computed: Term,
-    kept: Callable[[Term], Formula],
+    block: Blocks,
+    boundary: Blocks,
+    extension: Blocks,
+    computed: Blocks,
+    kept: Callable[[Blocks], Formula],
 ) -> Formula:
     """Whether a follow-up turn can hit ``boundary``, and needs ``block`` for that (all in blocks).
 
@@ -150,5 +158,5 @@ def hit_instead(group: BlockGeometry, promised: int, kept: Callable[[int], bool]
     return next((end for end in earlier if has_required_run(group, end, kept)), 0)
 
 
-def _is_promised(group: BlockGeometry, block: Term, boundary: Term) -> Formula:
+def _is_promised(group: BlockGeometry, block: Blocks, boundary: Blocks) -> Formula:
     return (1 <= boundary) & in_required_run(group, block, boundary)

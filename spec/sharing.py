@@ -32,10 +32,10 @@ tokens are computed from drafts, and again once the tokens are known (`final_tok
 
 from collections.abc import Callable
 
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Blocks, Formula, Tokens
 
 
-def is_determined(token: Term, lookahead_tokens: Term, agreed_tokens: Term) -> Formula:
+def is_determined(token: Tokens, lookahead_tokens: Tokens, agreed_tokens: Tokens) -> Formula:
     """Whether requests that agree on their first ``agreed_tokens`` tokens have equal entries.
 
     The entries are those of ``token``, a position. ``lookahead_tokens`` is how many tokens past
@@ -46,7 +46,7 @@ def is_determined(token: Term, lookahead_tokens: Term, agreed_tokens: Term) -> F
     return token + lookahead_tokens < agreed_tokens
 
 
-def covered_tokens(block: Term, block_size: Term, hash_lookahead: Term = 0) -> Term:
+def covered_tokens(block: Blocks, block_size: Tokens, hash_lookahead: Tokens = 0) -> Tokens:
     """On how many tokens two requests agree, at least, when they have the same hash of ``block``.
 
     ``hash_lookahead`` is how many tokens past the block its hash covers. vLLM:
@@ -55,7 +55,7 @@ def covered_tokens(block: Term, block_size: Term, hash_lookahead: Term = 0) -> T
     return (block + 1) * block_size + hash_lookahead
 
 
-def final_tokens(num_computed: Term, lookahead_tokens: Term) -> Term:
+def final_tokens(num_computed: Tokens, lookahead_tokens: Tokens) -> Tokens:
     """How many of ``num_computed`` tokens have final entries when the step that computes them ends.
 
     Then at least one token more is known, and no more if all of them were computed. Later entries
@@ -66,7 +66,7 @@ def final_tokens(num_computed: Term, lookahead_tokens: Term) -> Term:
 
 
 def is_chained(
-    block: Term, same_hash: Callable[[Term], Formula], same_tokens: Callable[[Term], Formula]
+    block: Blocks, same_hash: Callable[[Blocks], Formula], same_tokens: Callable[[Blocks], Formula]
 ) -> Formula:
     """Whether hashes of ``block`` >= 0 in two requests are equal exactly when they should be.
 

@@ -13,6 +13,12 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 Term: TypeAlias = Any
 """An integer: a Python int, or a `Symbol`."""
 
+Tokens: TypeAlias = Term
+"""A length or a position in tokens."""
+
+Blocks: TypeAlias = Term
+"""A length or a position in blocks of a group."""
+
 Formula: TypeAlias = Any
 """A truth value: a Python bool, or a `Symbol`."""
 

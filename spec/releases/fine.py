@@ -24,7 +24,7 @@ from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary, resend_cap
-from hitproof.spec.terms import Formula, Term, executable, for_all, min, not_, tested
+from hitproof.spec.terms import Formula, Term, Tokens, executable, for_all, min, not_, tested
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
 """The kinds whose blocks can be registered under a prefix that ends inside them. vLLM:
@@ -149,7 +149,7 @@ def is_held(
 
 
 @tested
-def peek(group: Group, cap: Term, horizon: Term) -> Term:
+def peek(group: Group, cap: Tokens, horizon: Tokens) -> Tokens:
     """How far, in tokens, the entries that a lookup may ask a group for reach.
 
     A lookup peeks past the ``cap`` for the lookahead block only.
@@ -209,11 +209,11 @@ def _is_held(
 def tail_boundary(
     tail: FineTail,
     policy: LookaheadHorizon,
-    prompt: Term,
-    lookahead_tokens: Term,
-    hash_block_size: Term,
-    hash_lookahead_tokens: Term = 0,
-) -> Term:
+    prompt: Tokens,
+    lookahead_tokens: Tokens,
+    hash_block_size: Tokens,
+    hash_lookahead_tokens: Tokens = 0,
+) -> Tokens:
     """The hit, in tokens, that the end of a prompt of ``prompt`` tokens is kept for.
 
     It is the longest hit of an extension or of a resend when everything that the producer computed

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from hitproof.spec.terms import Term, tested
+from hitproof.spec.terms import Tokens, tested
 
 
 class LookaheadHorizon(StrEnum):
@@ -23,7 +23,9 @@ class LookaheadHorizon(StrEnum):
 
 
 @tested
-def horizon(policy: LookaheadHorizon, num_tokens: Term, candidate: Term | None = None) -> Term:
+def horizon(
+    policy: LookaheadHorizon, num_tokens: Tokens, candidate: Tokens | None = None
+) -> Tokens:
     """The lookahead horizon, in tokens, of a request of ``num_tokens`` tokens.
 
     ``candidate`` is the maximum length passed to a group's lookup; None for the first group,

@@ -17,14 +17,14 @@ from dataclasses import replace
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.terms import Formula, Term, executable
+from hitproof.spec.terms import Blocks, Formula, executable
 
 
 def valid_without_margin(
     group: BlockGeometry,
-    boundary: Term,
-    candidate: Term,
-    cached: Callable[[Term], Formula],
+    boundary: Blocks,
+    candidate: Blocks,
+    cached: Callable[[Blocks], Formula],
 ) -> Formula:
     """Whether a group may serve ``boundary`` for a ``candidate`` (both in blocks).
 
