@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import cache
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -17,7 +16,6 @@ from hitproof.spec.claims import CLAIMS, Clause
 from hitproof.spec.terms import Symbol
 
 
-@cache
 def _clauses() -> dict[CodeType, Clause]:
     cited = {clause for claim in CLAIMS.values() for clause in claim.clauses}
     return {clause.__code__: clause for clause in cited if isinstance(clause, FunctionType)}
