@@ -3,15 +3,22 @@
 Every frame from the question to the entry is compared: its code and instruction, the variables
 that may still be read, and its stack. What these reach is compared by value, with its aliases:
 builtin containers and iterators, functions with their closures, suspended generators, and
-instances of classes written in Python. Anything else is equal to itself only. What is compared
-so, and what is not reached, is the same in all runs, since `conformance.exploration.watch` notices
-what changes it.
+instances of classes written in Python, if the run has made them. What is older, and anything else,
+is equal to itself only. What is compared so, and what is not reached, is the same in all runs,
+since `conformance.exploration.watch` notices what changes it.
+
+How old an object is the garbage collector knows: what was there when a run starts is frozen
+(`made_from_now_on`). Of those few that it does not track, a dict of numbers say, all references
+have to be found in the state, so that nothing older can lead to them.
 """
 
+import gc
 import itertools
 import math
+import sys
 import types
 from abc import ABCMeta
+from collections import Counter
 from collections.abc import Iterable
 from enum import EnumType, Flag
 from types import FrameType
@@ -42,6 +49,7 @@ METACLASSES = frozenset({type, ABCMeta, EnumType, type(Protocol)})
 
 _MOST = 20_000
 """Objects that one state may reach."""
+_OURS = 3  # the pair's, the variable's and the argument's
 
 
 class NotAlike(Exception):
@@ -63,6 +71,11 @@ class _Same:
         return id(self._object)
 
 
+def made_from_now_on() -> None:
+    """From here on objects are new. ``gc.unfreeze`` ends it; meanwhile nothing may be collected."""
+    gc.freeze()
+
+
 class Canonical:
     """Turns what a suspended lookup holds into comparable values.
 
@@ -73,6 +86,9 @@ class Canonical:
 
     def __init__(self, constants: Iterable[object], pool: object = None) -> None:
         self._pool = pool
+        self._new = set(map(id, gc.get_objects()))
+        self._untracked: dict[int, tuple[object, list[None]]] = {}
+        self._unread = Counter[int]()  # how many variables hold an object that nothing reads there
         self._constants = {id(each) for each in constants}
         self._numbers: dict[int, int] = {}
         self._made: list[object] = []  # kept, so that nothing else gets their addresses
@@ -90,15 +106,28 @@ class Canonical:
             self._numbers[id(frame)] = len(self._numbers)
             values.append(self._frame(frame, running=True))
             callee, frame = frame, frame.f_back
+        self._settle()
         return tuple(values)
+
+    def answer(self, obj: Any) -> Any:
+        """The value of what a run has returned. Raises `NotAlike`."""
+        value = self.value(obj)
+        self._settle()
+        return value
 
     def _frame(self, frame: FrameType, *, running: bool) -> Any:
         code, at = frame.f_code, frame.f_lasti
         held = frames.stack(frame, running=running)
         if held is None:
             raise NotAlike(f"the stack of {code.co_qualname} is not known")
-        live = live_after(code, at)  # which keeps the code
-        variables = [(n, self.value(v)) for n, v in frames.variables(frame) if n in live]
+        live = live_after(code, at)
+        in_cells = {*code.co_cellvars, *code.co_freevars}  # compared there, once
+        variables = []
+        for name, each in frames.variables(frame):
+            if name in live and name not in in_cells:
+                variables.append((name, self.value(each)))
+            elif name not in in_cells:
+                self._unread[id(each)] += 1
         shared = [self.value(each) for each in frames.cells(frame)]
         return (
             *(id(code), id(frame.f_globals), at, tuple(variables), tuple(shared)),
@@ -127,14 +156,41 @@ class Canonical:
             return kind, self._elements(obj)
         number = self._numbers.get(address)
         if number is not None:
+            if address in self._untracked:
+                self._untracked[address][1].append(None)
             return "again", number
         how = _comparison(kind)
-        if how is None:
+        if how is None or self._is_older(obj):
             return _Same(obj)
-        self._numbers[address] = len(self._numbers)
+        return self._numbered(how, obj)
+
+    def _numbered(self, how: Any, obj: Any) -> Any:
+        self._numbers[id(obj)] = len(self._numbers)
         if len(self._numbers) > _MOST:
             raise NotAlike("the state reaches too much")
         return how(self, obj)
+
+    def _is_older(self, obj: object) -> bool:
+        """Whether the object was there before the run; see `_settle` for those without an age."""
+        if id(obj) in self._new or type(obj) is range:  # which is its value, and no more
+            return False
+        if gc.is_tracked(obj):
+            return True
+        self._untracked[id(obj)] = obj, [None]
+        return False
+
+    def _settle(self) -> None:
+        """Raises `NotAlike` if there are more references to an object without an age than found."""
+        self._made.clear()
+        for address, (obj, found) in self._untracked.items():
+            if sys.getrefcount(obj) > len(found) + self._unread[address] + _OURS:
+                raise NotAlike(f"it is not known how old a {type(obj).__qualname__} is")
+
+    def _owned(self, entries: dict[str, Any] | None) -> Any:
+        """The dict of a function or an instance, which is as old as that."""
+        if entries is None or id(entries) in self._numbers:
+            return entries and ("again", self._numbers[id(entries)])
+        return self._numbered(Canonical._dict, entries)
 
     def _values(self, objects: Iterable[Any]) -> tuple[Any, ...]:
         return tuple([self.value(each) for each in objects])
@@ -190,7 +246,7 @@ class Canonical:
         return (
             *("function", _Same(function.__code__), _Same(function.__globals__)),
             self._values((function.__defaults__, function.__kwdefaults__, function.__closure__)),
-            self.value(function.__dict__),
+            self._owned(function.__dict__),
         )
 
     def _method(self, method: types.MethodType) -> Any:
@@ -215,7 +271,7 @@ class Canonical:
     def _instance(self, obj: Any) -> Any:
         kind = type(obj)
         held = [(name, slot.__get__(obj)) for name, slot in _slots(kind) if _filled(slot, obj)]
-        value = (kind, self.value(variables_of(obj)), self._values(held))
+        value = (kind, self._owned(variables_of(obj)), self._values(held))
         return (*value, self._values(tuple.__iter__(obj))) if issubclass(kind, tuple) else value
 
 

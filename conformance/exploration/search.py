@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from hitproof.conformance.exploration.attributes import Attributes
-from hitproof.conformance.exploration.canonical import Canonical, NotAlike
+from hitproof.conformance.exploration.canonical import Canonical, NotAlike, made_from_now_on
 from hitproof.conformance.exploration.frames import READABLE
 from hitproof.conformance.exploration.symbolic import (
     Forgotten,
@@ -126,6 +126,7 @@ class Search:
                 _Run(self, *self._todo.pop()).follow()
         finally:
             self._known.clear()  # not looked through, either
+            gc.unfreeze()
             if collects:
                 gc.enable()
         start = top.after[0]
@@ -206,6 +207,7 @@ class _Run:
         search = self._search
         self._taken = len(self._decisions)
         self._again = False
+        made_from_now_on()
         self._watch = Watch(ENTRY, search.attributes, search.inputs) if READABLE else None
         # The last decision is taken anew, where the watch begins.
         given = tuple(zip(self._asked, self._decisions, strict=True))[: max(self._taken - 1, 0)]
@@ -255,14 +257,15 @@ class _Run:
             return  # a finding, whose traceback has all that the run had
         if watch.depends:
             raise CannotJudge(f"the lookup depends on more than its arguments: {watch.depends}")
-        canonical = Canonical(())
+        canonical, walked = Canonical(()), frozenset[int]()
         with suppress(NotAlike):
-            canonical.value(answer)
-        kept = watch.outliving(canonical.walked)
+            canonical.answer(answer)
+            walked = frozenset(canonical.walked)
+        kept = watch.outliving(walked)
         if kept is not None and self._search.collect:
             del kept
             gc.collect()
-            kept = watch.outliving(canonical.walked)
+            kept = watch.outliving(walked)
         if kept is not None:
             self._search.kept = _described(kept)
 

@@ -216,7 +216,8 @@ def test_what_collecting_garbage_runs_is_not_the_lookups() -> None:
 
 def test_iterators_are_told_apart_by_where_they_are() -> None:
     def held(start: int) -> Any:
-        return Canonical(()).value([iter(range(9)), iter(range(start, 9)), iter(range(9))])
+        iterators = [iter(range(9)), iter(range(start, 9)), iter(range(9))]
+        return Canonical(()).value(iterators)
 
     assert held(2) == held(2)
     assert held(2) != held(3)

@@ -1892,6 +1892,127 @@ def list_that_was_there() -> Channel:
     return forget, lambda: kept[0] is _lists[0]
 
 
+# Whether an object that is held was there before, or is made in the run and equal to that.
+
+
+class _Never:
+    """Not equal to itself, but C code takes it for the same."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class _LeftToPython:
+    def __eq__(self, other: object) -> bool:
+        return NotImplemented
+
+    __hash__ = _Never.__hash__
+
+
+_never, _left_to_python, _notes, _numbers = _Never(), _LeftToPython(), [[0]], {0: 0}
+
+
+def _old_or_new(old: Any, new: Callable[[], Any], strange: Callable[[Any], bool]) -> Channel:
+    kept = [old]
+
+    def forget() -> None:
+        kept[0] = new()
+
+    return forget, lambda: strange(kept[0])
+
+
+@channel
+def old_or_new_by_the_keys_of_a_set() -> Channel:
+    return _old_or_new(_plain, _Plain, lambda held: len({_plain, held}) == 1)
+
+
+@channel
+def old_or_new_by_the_keys_of_a_dict() -> Channel:
+    return _old_or_new(_plain, _Plain, lambda held: len(dict.fromkeys([_plain, held])) == 1)
+
+
+@channel
+def old_or_new_unequal_to_itself_in_a_list() -> Channel:
+    return _old_or_new(_never, _Never, lambda held: held in [_never])
+
+
+@channel
+def old_or_new_unequal_to_itself_in_equal_lists() -> Channel:
+    return _old_or_new(_never, _Never, lambda held: [held] == [_never])
+
+
+@channel
+def old_or_new_unequal_to_itself_as_a_key() -> Channel:
+    return _old_or_new(_never, _Never, lambda held: {_never: 1}.get(held) == 1)
+
+
+@channel
+def old_or_new_compared_by_python() -> Channel:
+    return _old_or_new(_left_to_python, _LeftToPython, lambda held: held == _left_to_python)
+
+
+@channel
+def old_or_new_compared_by_python_in_a_tuple() -> Channel:
+    return _old_or_new(_left_to_python, _LeftToPython, lambda held: (held,) == (_left_to_python,))
+
+
+def _seen_elsewhere(held: list[int]) -> bool:
+    held.append(1)
+    changed = len(_notes[0]) == 2
+    held.pop()
+    return changed
+
+
+@channel
+def old_or_new_by_a_change() -> Channel:
+    return _old_or_new(_notes[0], lambda: [0], _seen_elsewhere)
+
+
+@channel
+def old_or_new_by_a_change_inside() -> Channel:
+    return _old_or_new(_notes, lambda: [[0]], lambda held: _seen_elsewhere(held[0]))
+
+
+def _seen_in_the_dict(held: dict[int, int]) -> bool:
+    held[1] = 1
+    changed = len(_numbers) == 2
+    del held[1]
+    return changed
+
+
+@channel
+def old_or_new_by_a_change_of_a_dict_of_numbers() -> Channel:
+    """The collector does not know the age of a dict of numbers."""
+    return _old_or_new(_numbers, lambda: {0: 0}, _seen_in_the_dict)
+
+
+@channel
+def old_or_new_by_a_default() -> Channel:
+    def change(held: list[int] = _notes[0]) -> list[int]:
+        return held
+
+    def same(held: list[int] = [0]) -> list[int]:  # noqa: B006  # an equal default
+        return held
+
+    return _old_or_new(change(), same, _seen_elsewhere)
+
+
+_table: list[Any] = []
+
+
+@wicked
+def returns_a_table_that_was_there(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """Whoever asked the time before has cut the block table to the hit."""
+    right = hit(pool, keys, limit)
+    strange = len(_table) == limit - MANY != right
+    _table[:] = pool.table
+    pool.table = _table
+    return wrong_if(strange, right, limit)
+
+
 @wicked
 def whether_a_variable_is_deleted(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     """To delete a variable without a value is an error."""
