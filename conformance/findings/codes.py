@@ -100,7 +100,7 @@ class Defect:
         if not isinstance(parameters, Mapping) or not _are_text(
             [*parameters, *parameters.values()]
         ):
-            raise TypeError(f"the parameters of {code} are no table of names and texts")
+            raise TypeError(f"the parameters of {code} are not a table of names and strings")
         return Defect(named(code), tuple(sorted(parameters.items())))
 
     def __str__(self) -> str:

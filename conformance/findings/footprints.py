@@ -63,7 +63,7 @@ class Footprint:
         """Inverse of `as_json`; raises TypeError or ValueError on anything else."""
         size, digest = data
         if not isinstance(size, int) or not isinstance(digest, str):
-            raise TypeError(f"{data} is no footprint")
+            raise TypeError(f"{data} is not a footprint")
         return Footprint(size, digest)
 
 

@@ -222,7 +222,7 @@ def _accepted_read(raw: dict[str, Any]) -> AcceptedRead:
 def _play(directory: Path, history: str) -> Play:
     """The history of an entry: its file beside the ledger, or its JSON."""
     if not isinstance(history, str):
-        raise TypeError("its history is no text")
+        raise TypeError("its history is not a string")
     name, text = "in the ledger", history
     if not history.lstrip().startswith("{"):
         name = history

@@ -43,31 +43,30 @@ def branches(
         list[str] | None,
         typer.Argument(
             metavar="[TARGET]...",
-            help="What to measure: releases, or others as in `hitproof check`. [default: show "
-            "what is on record]",
+            help="Targets to measure, named as in `hitproof check`. [default: show the recorded "
+            "figures]",
             show_default=False,
         ),
     ] = None,
     quick: Quick = False,
     thorough: Thorough = False,
     record: Annotated[
-        bool, typer.Option("--record", help="Put the share on record, for `hitproof check`.")
+        bool, typer.Option("--record", help="Record the share, for `hitproof check`.")
     ] = False,
     distil: Annotated[
         Path | None,
         typer.Option(
             "--distil",
             metavar="FILE",
-            help="Write to FILE, a history a line, few histories that run and show together what "
-            "--histories of them do on the first target; on the others, what they show is in the "
-            "ledger, too.",
+            help="Reduce --histories generated histories to a few that run the same branches and "
+            "show the same findings, and write these to FILE (JSON lines).",
             show_default=False,
         ),
     ] = None,
     histories: Annotated[
-        int, typer.Option("--histories", min=0, help="How many to try for --distil.")
+        int, typer.Option("--histories", min=0, help="Number of histories to try for --distil.")
     ] = 6000,
-    seed: Annotated[str, typer.Option("--seed", help="What they are generated from.")] = "2",
+    seed: Annotated[str, typer.Option("--seed", help="Seed of the generated histories.")] = "2",
     output: Output = Format.TEXT,
     python: Python = PYTHON,
     timeout: Timeout = 120.0,
@@ -77,8 +76,8 @@ def branches(
 ) -> None:
     """Measure which branches of vLLM's managers run while `hitproof check` judges something.
 
-    The exit code is 1 when the reason why a branch does not run is stale, since it runs, and 3
-    when something could not be judged.
+    The exit code is 1 if the reason recorded for a branch is stale, because the branch runs, and 3
+    if something could not be judged.
     """
     profile = wanted_profile(quick, thorough, output)
     if not targets:
@@ -98,7 +97,9 @@ def branches(
                 sentence = "--record is for what `hitproof check` runs; omit it, or --distil"
                 fail(Verdict.USAGE, sentence, output)
             if record and not target.is_release:
-                sentence = f"{name} is no release, and only releases are on record; omit --record"
+                sentence = (
+                    f"{name} is not a release, and only releases can be recorded; omit --record"
+                )
                 fail(Verdict.USAGE, sentence, output)
             applying = [entry for entry in entries if entry.applies_to(target.version)]
             if distil is not None and found:

@@ -89,8 +89,8 @@ def check(
         CheckFormat,
         typer.Option(
             "--format",
-            help="Text for people, JSON for programs, GitHub's annotations, SARIF for code "
-            "scanning, JUnit XML for test reporters, Markdown for the summary of a job.",
+            help="The output format: text, JSON, GitHub annotations, SARIF for code scanning, "
+            "JUnit XML for test reporters, or Markdown for a job summary.",
         ),
     ] = CheckFormat.TEXT,
     write: Write = None,
@@ -107,15 +107,14 @@ def check(
         bool,
         typer.Option(
             "--strict",
-            help="Judge by the best value of each policy: hits that a policy of the target costs "
-            "are findings.",
+            help="Judge by the best value of each policy: hits lost to a worse one are findings.",
         ),
     ] = False,
     sarif_known: Annotated[
         bool,
         typer.Option(
             "--sarif-known",
-            help="Also write known divergences into SARIF, as suppressed results.",
+            help="Include known divergences in SARIF, as suppressed results.",
         ),
     ] = False,
     accept_read: AcceptRead = None,
@@ -128,9 +127,9 @@ def check(
         typer.Option(
             "--baseline",
             metavar="TARGET",
-            help="Hold known divergences against the footprints of this release or path@ref, which "
-            "is judged first if they are not on record. [default: the target's release, or the "
-            "newest on record]",
+            help="Compare known divergences with the footprints of this release or path@ref, which "
+            "is checked first if none are recorded. [default: the target's release, or the "
+            "newest one recorded]",
             show_default=False,
         ),
     ] = None,
@@ -140,8 +139,8 @@ def check(
             "--only",
             metavar="CODE|CLAIM|GLOB",
             autocompletion=names_from,
-            help="Check these claims, or those that these codes break, and show their findings "
-            "only; repeatable. A restricted run is no verdict on the rest.",
+            help="Check only these claims, or the claims that these codes contradict; repeatable. "
+            "A restricted run gives no verdict on the rest.",
             show_default=False,
         ),
     ] = None,
@@ -150,8 +149,8 @@ def check(
         typer.Option(
             "--configuration",
             metavar="NAME",
-            help="Judge configurations and histories with this in their name, or whose name this "
-            "glob matches, or the configuration that this is as JSON; repeatable.",
+            help="Check only configurations and histories whose name contains NAME or matches it "
+            "as a glob, or the configuration given as JSON; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -162,8 +161,8 @@ def check(
         bool,
         typer.Option(
             "--last-failed",
-            help="Try first what failed in the last check of this target, and say what is still "
-            "failing, fixed and new.",
+            help="Run what failed in the last check of this target first, and report what still "
+            "fails, what is fixed and what is new.",
         ),
     ] = False,
     no_cache: Annotated[
@@ -171,7 +170,7 @@ def check(
         typer.Option(
             "--no-cache",
             envvar="HITPROOF_NO_CACHE",
-            help="Judge all anew: reuse no results of unchanged code, and keep none.",
+            help="Neither reuse nor store results of unchanged code.",
         ),
     ] = False,
 ) -> None:

@@ -79,7 +79,7 @@ def diff(
         DiffFormat,
         typer.Option(
             "--format",
-            help="Text for people, JSON for programs, Markdown for comments, GitHub's annotations, "
+            help="The output format: text, JSON, Markdown for comments, GitHub annotations, or "
             "SARIF for code scanning.",
         ),
     ] = DiffFormat.TEXT,
@@ -99,9 +99,9 @@ def diff(
 ) -> None:
     """Compare two targets: hits gained, lost or made unsound, crashes, cached blocks.
 
-    The exit code is 1 when HEAD is worse: a fault that BASE does not have, a hit lost, a hit made
-    unsound, or a crash. Faults of both are listed separately and do not count. Classes of
-    --manager and --coordinator that only HEAD's tree has are built there only.
+    The exit code is 1 when HEAD is worse: a fault that BASE does not have, a lost hit, a hit made
+    unsound, or a crash. Faults of both are listed separately and do not count. A class named by
+    --manager or --coordinator that exists only in HEAD is used only there.
     """
     started = time.monotonic()
     profile = wanted_profile(quick, thorough, output)

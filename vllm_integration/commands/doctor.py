@@ -59,9 +59,9 @@ def doctor(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A directory with a config.json, or that file; or one of the configurations that "
-            f"hitproof has: {', '.join(bundled_models())}. After it come arguments of `vllm "
-            "serve`, such as --block-size 32; --speculative-config may name the draft models "
+            help="A config.json, its directory, or a bundled configuration: "
+            f"{', '.join(bundled_models())}. Arguments of `vllm serve` may follow, such as "
+            "--block-size 32; bundled draft models for --speculative-config are "
             f"{' and '.join(bundled_drafts())}.",
         ),
     ],
@@ -78,8 +78,8 @@ def doctor(
         typer.Option(
             "--also",
             metavar="TARGET",
-            help="Say what requests hit on this release, too; repeatable. [default: the newest "
-            "one, where --target is another release]",
+            help="Also report hits on this release; repeatable. [default: the newest one, if "
+            "--target is older]",
             show_default=False,
         ),
     ] = None,
@@ -89,13 +89,13 @@ def doctor(
             "--prompt",
             min=1,
             metavar="TOKENS",
-            help="The length of a prompt, or of the system prompt that siblings share; repeatable. "
+            help="Length of a prompt, or of a shared system prompt; repeatable. "
             f"[default: {', '.join(map(str, _LENGTHS))}]",
             show_default=False,
         ),
     ] = None,
     answer: Annotated[
-        int, typer.Option("--answer", min=1, metavar="TOKENS", help="The length of answers.")
+        int, typer.Option("--answer", min=1, metavar="TOKENS", help="Length of answers.")
     ] = 64,
     question: Annotated[
         int,
@@ -103,7 +103,8 @@ def doctor(
             "--question",
             min=1,
             metavar="TOKENS",
-            help="The length of what a second turn and siblings add.",
+            help="Length of the question that a second turn, or a request with a shared system "
+            "prompt, adds.",
         ),
     ] = 100,
     histories: Annotated[
@@ -111,15 +112,14 @@ def doctor(
         typer.Option(
             "--histories",
             metavar="DIR",
-            help="Write a history for `hitproof replay` to DIR for each request that hits less "
-            "than it could.",
+            help="For each request with a lost hit, write a history for `hitproof replay` to DIR.",
             show_default=False,
         ),
     ] = None,
     html: Html = None,
     output: Annotated[
         DoctorFormat,
-        typer.Option("--format", help="Text for people, JSON for programs, or an HTML page."),
+        typer.Option("--format", help="The output format; html is one self-contained page."),
     ] = DoctorFormat.TEXT,
     python: Python = PYTHON,
     timeout: Timeout = 60.0,
@@ -127,9 +127,9 @@ def doctor(
 ) -> None:
     """Estimate prefix-cache hits for a model on a release, and explain misses.
 
-    The target's own code reads the model's config.json and the arguments, groups the layers and
-    schedules requests; no weights and no GPU are needed. The exit code is 0 whatever
-    hits are found, 2 where the target refuses the deployment, 3 where doctor cannot set it up.
+    The target's own code reads config.json and the arguments, groups the layers and schedules
+    requests; neither weights nor a GPU are needed. The exit code is 0 whatever the hits are, 2 if
+    the target rejects the deployment, 3 if doctor cannot set it up.
     """
     directory = wanted_report(html, output)
     with failures(output):

@@ -22,13 +22,15 @@ def engine(
     model: Annotated[
         list[Kind] | None,
         typer.Option(
-            "--model", help="The layers of the tiny model; repeatable.", show_default="all"
+            "--model", help="Layer kinds of the tiny model; repeatable.", show_default="all"
         ),
     ] = None,
-    eagle: Annotated[bool, typer.Option("--eagle", help="Let an EAGLE head draft tokens.")] = False,
+    eagle: Annotated[bool, typer.Option("--eagle", help="Draft with an EAGLE head.")] = False,
     plant: Annotated[
         Planted | None,
-        typer.Option("--plant", help="Put this fault into the managers, which must then diverge."),
+        typer.Option(
+            "--plant", help="Inject this fault into the managers, which must then diverge."
+        ),
     ] = None,
     seed: Annotated[str, typer.Option("--seed", help="Equal seeds give equal workloads.")] = "1",
     record: Annotated[
@@ -36,20 +38,21 @@ def engine(
         typer.Option(
             "--record",
             metavar="DIR",
-            help="Write what the engine asks of its managers to DIR, as histories for replay.",
+            help="Record the engine's calls of its managers to DIR, as histories for replay.",
             show_default=False,
         ),
     ] = None,
     output: Output = Format.TEXT,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=1, help="Seconds for all models together.")
+        float,
+        typer.Option("--timeout", min=1, help="Time limit for all models together, in seconds."),
     ] = 900.0,
     verbose: Verbose = False,
 ) -> None:
     """Run a real engine of vLLM on the CPU, with and without the cache, under the shadow.
 
     The log probabilities of every sampled token are compared, and the shadow judges every call of
-    the manager. The environment that this needs is made by `make engine`.
+    the manager. `make engine` sets up the environment.
     """
     started = time.monotonic()
     kinds = model or [kind for kind in Kind if not eagle or kind in EAGLE_KINDS]

@@ -54,8 +54,8 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[FINDING]",
-            help="A finding or a report, as `check --format json` prints them, to explain step by "
-            "step; '-' reads it from stdin. Or the code of a divergence, to say what it means.",
+            help="A finding or report from `check --format json`, explained step by step ('-' "
+            "reads stdin); or the code of a divergence, to print its meaning.",
             show_default=False,
         ),
     ] = None,
@@ -65,8 +65,8 @@ def explain(
             "--group",
             metavar="KIND,KEY=N...",
             help="A KV cache group, repeatable: full_attention, sliding_window, chunked_local or "
-            "mamba; then block_size=N, window=N, chunk=N, 'eagle' where draft layers live in it, "
-            "'uncached' where it opts out of prefix caching.",
+            "mamba; then block_size=N, window=N, chunk=N, 'eagle' if it has draft layers, "
+            "'uncached' if it opts out of prefix caching.",
             show_default=False,
         ),
     ] = None,
@@ -74,13 +74,13 @@ def explain(
         str | None,
         typer.Option(help="The groups of a real model (`hitproof configs`).", show_default=False),
     ] = None,
-    eagle: Annotated[bool, typer.Option("--eagle", help="Draft with EAGLE or MTP.")] = False,
+    eagle: Annotated[bool, typer.Option("--eagle", help="Use EAGLE or MTP drafts.")] = False,
     tokens: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=MOST_TOKENS,
-            help="Tokens of the prompt. [default: just enough for the hit]",
+            help="Length of the prompt, in tokens. [default: the shortest that allows the hit]",
             show_default=False,
         ),
     ] = None,
@@ -98,8 +98,8 @@ def explain(
         typer.Option(
             "--cached",
             metavar="GROUP=BLOCKS",
-            help="What is cached of a group, repeatable: 1=25-31,33; 1=none. Other groups hold "
-            "what the producer registers.",
+            help="Cached blocks of a group, repeatable: 1=25-31,33; 1=none. [default: the blocks "
+            "that the producer registers]",
             show_default=False,
         ),
     ] = None,
@@ -107,14 +107,14 @@ def explain(
         str, typer.Option(metavar="TOKENS|dense", help="The retention interval.")
     ] = _DENSE,
     horizon: Annotated[
-        LookaheadHorizon, typer.Option(help="How far past the hit a lookup may look.")
+        LookaheadHorizon, typer.Option(help="How far past the hit a lookup may peek.")
     ] = _NEWEST,
     release: Annotated[
         str | None,
         typer.Option(
             "--release",
             metavar="RELEASE",
-            help="Look as far past the hit as this release does.",
+            help="Peek as far past the hit as this release does.",
             show_default=False,
         ),
     ] = None,
@@ -124,7 +124,7 @@ def explain(
     ] = None,
     svg: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the strips into FILE, too.", show_default=False),
+        typer.Option(metavar="FILE", help="Also draw the strips to FILE.", show_default=False),
     ] = None,
     codes: Annotated[
         bool, typer.Option("--codes", help="List the codes of divergences instead.")
@@ -286,7 +286,7 @@ def _horizon(release: str | None, horizon: LookaheadHorizon) -> LookaheadHorizon
     try:
         return LookaheadHorizon(expected_value(POLICIES["lookahead_horizon"], release))
     except InvalidVersion:
-        raise ExplanationError(f"{release!r} is no release; write one such as 0.33.0") from None
+        raise ExplanationError(f"{release!r} is not a release; write one such as 0.33.0") from None
 
 
 def _interval(text: str) -> int | None:

@@ -47,11 +47,11 @@ def footprints(
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="TARGET...", help="What to record: releases, or others as in `hitproof check`."
+            metavar="TARGET...", help="Targets to record, named as in `hitproof check`."
         ),
     ],
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Record the thorough profile, too.")
+        bool, typer.Option("--thorough", help="Also record the thorough profile.")
     ] = False,
     python: Python = PYTHON,
     ledger: Ledger = LEDGER,
@@ -59,11 +59,11 @@ def footprints(
     memory: Memory = MEMORY,
     jobs: Jobs = JOBS,
 ) -> None:
-    """Record how far the divergences of a target reach, for `hitproof check` to hold it to.
+    """Record how far a target's divergences reach, so that `hitproof check` notices growth.
 
-    For each configuration and history that diverges the record has how many cases do, and a digest
-    of what the target answers in them, under the default profile and --quick. It is written to a
-    file beside the ledger, in place of that of the same release. Read the difference before you
+    For each diverging configuration and history the record has the number of diverging cases and a
+    digest of the target's answers, under the default profile and --quick. It is written to a file
+    beside the ledger and replaces the release's earlier one. Review the difference before you
     commit it.
     """
     incomplete = False

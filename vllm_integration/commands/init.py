@@ -43,7 +43,7 @@ _LEDGER = "hitproof-ledger.toml"
 _WORKFLOW = ".github/workflows/hitproof.yml"
 
 _STEPS = """\
-# Judges each pull request: alone, by the ledger of this repository, and against its base.
+# Checks each pull request, with this repository's ledger, and compares it with its base.
 name: hitproof
 on: pull_request
 permissions: {contents: read, security-events: write}  # the latter for SARIF
@@ -53,7 +53,7 @@ jobs:
     steps:
       - uses: actions/checkout@v4
         with: {fetch-depth: 0}
-      - uses: OWNER/hitproof@REF  # where you have hitproof, and the commit of it that you trust
+      - uses: OWNER/hitproof@REF  # your copy of hitproof, at a commit that you trust
       - uses: OWNER/hitproof@REF
         if: "!cancelled()"
         with: {base: ".@origin/${{ github.base_ref }}"}
@@ -75,9 +75,9 @@ def init(
 ) -> None:
     """Set up a checkout: configuration file, ledger with footprints, and a GitHub workflow.
 
-    They are written to the working directory, where none of them may exist yet. With them
-    `hitproof check .` conforms from then on, until something new diverges. What no ledger can adopt
-    is said; the exit code is then that of `hitproof check`.
+    They are written to the working directory and must not exist yet. From then on `hitproof check
+    .` conforms until something new diverges. If something cannot be put into a ledger, init
+    reports it and exits as `hitproof check` would.
     """
     with failures(Format.TEXT):
         policies = chosen_values(policy or [])
@@ -109,16 +109,16 @@ def init(
         Path(_WORKFLOW).parent.mkdir(parents=True, exist_ok=True)
         write_new(Path(_WORKFLOW), _STEPS)
     entries = count(adoption.entries, "entry", "entries")
-    typer.echo(f"{FILE}, {_WORKFLOW} and {_LEDGER} with {entries}{adoption.remaining}")
+    typer.echo(f"wrote {FILE}, {_WORKFLOW} and {_LEDGER} with {entries}{adoption.remaining}")
     for name, value in changed.items():
-        typer.echo(f"{FILE} has the policy {name}={value}, which is not that of its release")
+        typer.echo(f"{FILE} sets the policy {name}={value}, which differs from the release's")
     raise typer.Exit(int(adoption.verdict_with(changed)))
 
 
 def _configuration(target: Target, profile: Profile, policies: Mapping[str, str]) -> str:
     """The configuration file."""
     lines = [
-        "# How hitproof judges this repository. Options of the command line take precedence.",
+        "# hitproof's options for this repository. Command-line options take precedence.",
         f'ledger = "{_LEDGER}"',
     ]
     if target.version is not None:

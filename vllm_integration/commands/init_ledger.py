@@ -62,10 +62,10 @@ _MOST_CHECKS = 4
 def init_ledger(
     target: TargetName,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The file to write; it must not exist yet.")
+        Path, typer.Option("--output", "-o", help="Output file; must not exist yet.")
     ] = Path("hitproof-ledger.toml"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Cover less; the ledger is then for check --quick only.")
+        bool, typer.Option("--quick", help="Cover less; the ledger then serves check --quick only.")
     ] = False,
     python: Python = PYTHON,
     ledger: Ledger = LEDGER,
@@ -81,10 +81,9 @@ def init_ledger(
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
 
     It has an entry for each new divergence, whose reason you fill in, and the entries of --ledger
-    that the target still has. The target is checked until nothing new is found, usually twice. A
-    ledger cannot adopt policy changes or inconclusive checks; with them the exit code is that of
-    `hitproof check`. How far the divergences reach is recorded beside it, as by `hitproof
-    footprints`.
+    that still reproduce. The target is checked until nothing new is found, usually twice. Policy
+    changes and inconclusive checks cannot be put into a ledger; with them the exit code is that of
+    `hitproof check`. Footprints are recorded beside the ledger, as by `hitproof footprints`.
     """
     with failures(Format.TEXT):
         policies = chosen_values(policy or [])
@@ -138,7 +137,7 @@ class Adoption:
         if report.judgement.new:
             line += "; the last check still found new divergences"
         if report.unsettled or report.policies_detail or report.reads.detail:
-            line += "; not everything could be judged, hitproof check says what"
+            line += "; not everything could be judged: run hitproof check for details"
         return line
 
     def verdict_with(self, policies: Mapping[str, str]) -> Verdict:

@@ -47,7 +47,9 @@ def lockstep(
     seed: Annotated[str, typer.Option("--seed", help="Equal seeds give equal histories.")] = "1",
     shrink_budget: Annotated[
         int,
-        typer.Option("--shrink-budget", min=0, help="Histories to try when a finding is shrunk."),
+        typer.Option(
+            "--shrink-budget", min=0, help="Maximum number of histories to try per shrink."
+        ),
     ] = 2_000,
     output: Output = Format.TEXT,
     python: Python = PYTHON,
@@ -63,8 +65,7 @@ def lockstep(
 ) -> None:
     """Play generated histories on vLLM's real manager and on the reference, step by step.
 
-    Everything observable must agree after every call, except where the target violates a claim of
-    the spec.
+    All observable state must agree after every call, except where the target violates a claim.
     """
     started = time.monotonic()
     with failures(output):

@@ -23,7 +23,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-Output = Annotated[Format, typer.Option("--format", help="Text for people, JSON for programs.")]
+Output = Annotated[Format, typer.Option("--format", help="The output format.")]
 TargetName = Annotated[
     str,
     typer.Argument(
@@ -37,7 +37,7 @@ Python = Annotated[
     typer.Option(
         "--python",
         envvar="HITPROOF_PYTHON",
-        help="Interpreter that has what vLLM imports. [default: the one that runs hitproof]",
+        help="Interpreter with vLLM's dependencies. [default: the one that runs hitproof]",
         show_default=False,
     ),
 ]
@@ -45,13 +45,15 @@ PYTHON = sys.executable
 Ledger = Annotated[
     Path,
     typer.Option(
-        "--ledger", help="The known divergences. [default: hitproof's own]", show_default=False
+        "--ledger",
+        help="The ledger of known divergences. [default: hitproof's own]",
+        show_default=False,
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds that the target may take to answer.")
+    float, typer.Option("--timeout", min=0.1, help="Time limit for each answer, in seconds.")
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Cover less; faster.")]
 Thorough = Annotated[
     bool,
     typer.Option("--thorough", help="Cover more: larger groups, and any three of them."),
@@ -64,13 +66,12 @@ Jobs = Annotated[
         "-j",
         min=1,
         envvar="HITPROOF_JOBS",
-        help="Processes that share the checks; the result is the same for any number. "
-        "[default: one for each core]",
+        help="Number of worker processes; does not change the result. [default: one per core]",
         show_default=False,
     ),
 ]
 Memory = Annotated[
-    float, typer.Option("--memory", min=1.0, help="GiB that each process of the target may map.")
+    float, typer.Option("--memory", min=1.0, help="Address-space limit per worker, in GiB.")
 ]
 MEMORY = 16.0
 Release = Annotated[
@@ -78,9 +79,8 @@ Release = Annotated[
     typer.Option(
         "--release",
         metavar="RELEASE",
-        help="Hold the target against this release. [default: the one that it is or descends "
-        "from, by PKG-INFO, git tags or vllm/_version.py, or else the one that its files are "
-        "nearest to]",
+        help="Baseline release for this target. [default: its own, or the one it descends from, "
+        "by PKG-INFO, git tags or vllm/_version.py; else the one whose files are closest]",
         show_default=False,
     ),
 ]
@@ -89,8 +89,7 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME=VALUE",
-        help="Judge by this value of a policy, not by the one that the target shows; repeatable. "
-        "`hitproof policies` lists them.",
+        help="Override a detected policy; repeatable. `hitproof policies` lists the policies.",
         show_default=False,
     ),
 ]
@@ -99,8 +98,8 @@ AcceptRead = Annotated[
     typer.Option(
         "--accept-read",
         metavar="NAME",
-        help="Accept that the target reads this of its inputs although no check varies it; "
-        "repeatable. The ledger can have it for good.",
+        help="Allow an input field that the target reads but no check varies; repeatable. To allow "
+        "it permanently, add it to the ledger.",
         show_default=False,
     ),
 ]
@@ -109,8 +108,8 @@ Managers = Annotated[
     typer.Option(
         "--manager",
         metavar="MODULE:CLASS",
-        help="Build this class of the target instead of vLLM's manager that it subclasses: "
-        "KVCacheManager, or that of a kind of groups; repeatable.",
+        help="Use this class of the target instead of the vLLM manager that it subclasses "
+        "(KVCacheManager, or the manager of a group kind); repeatable.",
         show_default=False,
     ),
 ]
@@ -119,8 +118,7 @@ Aliases = Annotated[
     typer.Option(
         "--alias",
         metavar="NEW=OLD",
-        help="Take NEW in the target for what was named OLD: a function, an attribute or a "
-        "parameter that a change has renamed; repeatable.",
+        help="The target has renamed the function, attribute or parameter OLD to NEW; repeatable.",
         show_default=False,
     ),
 ]
@@ -129,7 +127,7 @@ Coordinators = Annotated[
     typer.Option(
         "--coordinator",
         metavar="MODULE:CLASS",
-        help="Build this class instead of vLLM's coordinator that it subclasses; repeatable.",
+        help="Use this class instead of the vLLM coordinator that it subclasses; repeatable.",
         show_default=False,
     ),
 ]
@@ -138,8 +136,8 @@ Pytest = Annotated[
     typer.Option(
         "--pytest",
         metavar="DIR",
-        help="Write a pytest case for each finding to DIR (with --verbose for known divergences, "
-        "too), and run it on the target.",
+        help="Write a pytest case for each finding to DIR and run it on the target; with "
+        "--verbose, for known divergences as well.",
         show_default=False,
     ),
 ]
@@ -148,7 +146,7 @@ Write = Annotated[
     typer.Option(
         "--write",
         metavar="FORMAT=FILE",
-        help="Also write the result to FILE, in a format for programs; repeatable.",
+        help="Also write the result to FILE in this format; repeatable.",
         show_default=False,
     ),
 ]
@@ -157,12 +155,12 @@ Html = Annotated[
     typer.Option(
         "--report",
         metavar="DIR",
-        help="Also write the result to DIR/index.html: one page, with pictures, without network.",
+        help="Also write the result to DIR/index.html: one self-contained page with pictures.",
         show_default=False,
     ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also show what conforms, and known divergences.")
+    bool, typer.Option("--verbose", "-v", help="Also show known divergences and what conforms.")
 ]
 
 

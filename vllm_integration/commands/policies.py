@@ -27,7 +27,7 @@ def policies(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="Also determine the policies of this release, checkout or 'installed' vLLM.",
+            help="Also detect the policies of this release, checkout or 'installed' vLLM.",
             show_default=False,
         ),
     ] = None,
@@ -39,7 +39,7 @@ def policies(
 ) -> None:
     """Show the policies in which vLLM's releases differ, and which release has which value.
 
-    With a target, the exit code is 1 when a policy is not the one of its release.
+    With a target, the exit code is 1 if one of its policies differs from its release's.
     """
     with failures(output):
         resolved = None

@@ -13,10 +13,10 @@ from hitproof.vllm_integration.verdict import Verdict
 
 def prove(
     claim: Annotated[
-        list[str] | None, typer.Argument(help="Claims to prove; all of them by default.")
+        list[str] | None, typer.Argument(help="Claims to prove. [default: all]")
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds that all proofs may take.")
+        float, typer.Option("--timeout", min=0.1, help="Time limit for all proofs, in seconds.")
     ] = 300.0,
     output: Output = Format.TEXT,
     verbose: Annotated[
@@ -27,15 +27,15 @@ def prove(
         typer.Option(
             "--smt2",
             metavar="DIR",
-            help="Also write each obligation and each of its mutants there as an SMT-LIB 2 file, "
-            "with the expected answer.",
+            help="Also write each obligation and mutant to DIR as an SMT-LIB 2 file, with the "
+            "expected answer.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
     """Prove the spec's theorems, for all block sizes, windows, alignments and positions.
 
-    Z3 proves them; cvc5 cross-checks them where it is installed.
+    Z3 proves them; cvc5, if installed, cross-checks them.
     """
     # Here, so that no other command waits for the solvers to be loaded.
     from hitproof.proofs.prover import DEFAULTS, chosen, prove_in_subprocess

@@ -59,7 +59,7 @@ def replay(
         Path,
         typer.Argument(
             metavar="HISTORY",
-            help="A history as JSON, '-' for stdin; or a .jsonl file with one history a line.",
+            help="A history as JSON ('-' for stdin), or a .jsonl file with one history per line.",
         ),
     ],
     target: TargetName,
@@ -77,16 +77,16 @@ def replay(
         bool,
         typer.Option(
             "--trace",
-            help="Show the state after every step: block tables, what is cached, the free queue; "
-            "and why a step breaks a clause.",
+            help="Show the state after every step (block tables, cached blocks, free queue) and "
+            "why a step violates a clause.",
         ),
     ] = False,
     numeric: Annotated[
         bool,
         typer.Option(
             "--numeric",
-            help="Also compute the history with a small model in the manager's blocks, and say of "
-            "each finding whether it makes outputs or drafts wrong.",
+            help="Also run a small model on the manager's blocks, and report for each finding "
+            "whether outputs or drafts are wrong.",
         ),
     ] = False,
     html: Html = None,

@@ -55,7 +55,7 @@ _AT_LEAST = {
 def selftest(
     target: TargetName,
     family: Annotated[
-        Family, typer.Option("--family", help="Which mutants to make.")
+        Family, typer.Option("--family", help="Kind of mutants.")
     ] = Family.SINGLE_POINT,
     quick: Annotated[
         bool, typer.Option("--quick", help="Judge the mutants as `check --quick` does.")
@@ -78,16 +78,15 @@ def selftest(
     sample: Annotated[
         int | None,
         typer.Option(
-            "--sample", min=1, help="Judge only so many of the mutants.", show_default=False
+            "--sample", min=1, help="Judge a random sample of this size.", show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Chooses the sample.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
     upstream: Annotated[
         bool,
         typer.Option(
             "--upstream",
-            help="Run vLLM's own tests of the prefix cache on the mutants that survive; fail if "
-            "they notice one.",
+            help="Run vLLM's own prefix-cache tests on surviving mutants; fail if they catch one.",
         ),
     ] = False,
     at_least: Annotated[
@@ -96,8 +95,8 @@ def selftest(
             "--at-least",
             min=0.0,
             max=100.0,
-            help="Percent of the mutants that must be caught. [default: single-point 97, with "
-            "--quick 92; structured 95, scheduler 90, both with --quick none]",
+            help="Required share of caught mutants, in percent. [default: single-point 97, with "
+            "--quick 92; structured 95, scheduler 90, none for these two with --quick]",
             show_default=False,
         ),
     ] = None,
@@ -108,7 +107,7 @@ def selftest(
         Path,
         typer.Option(
             "--equivalents",
-            help="Equivalent mutants, with reasons. [default: hitproof's own]",
+            help="List of equivalent mutants, with reasons. [default: hitproof's own]",
             show_default=False,
         ),
     ] = EQUIVALENTS,
@@ -117,17 +116,17 @@ def selftest(
         typer.Option(
             "--timeout",
             min=0.1,
-            help="Processor seconds that the check of a mutant may take.",
+            help="CPU time limit per mutant, in seconds.",
         ),
     ] = 20.0,
     memory: Memory = MEMORY,
     verbose: Verbose = False,
 ) -> None:
-    """Test the checks: count the single-point mutants of vLLM's code that `check` catches.
+    """Test the checks: count the mutants of vLLM's code that `check` catches.
 
-    The target's lookups, masks, cache_blocks and coordinators are mutated. A mutant is caught when
-    the gate reports something that it does not report of the target: a finding, a timeout, or,
-    where there is no finding, an inconclusive claim or a known divergence that has shrunk.
+    The target's lookups, masks, cache_blocks and coordinators are mutated. A mutant is caught if
+    the gate reports something that it does not report for the target: a finding, a timeout, or,
+    without a finding, an inconclusive claim or a known divergence that has shrunk.
     """
     started = time.monotonic()
     profile = Profile.QUICK if quick else Profile.DEFAULT

@@ -75,8 +75,8 @@ def simulate(
         str,
         typer.Argument(
             metavar="WORKLOAD",
-            help="A file: a workload or a recorded history (JSON), or a trace in Mooncake's format "
-            f"(JSON lines). Or one that is generated: {', '.join(GENERATORS)}.",
+            help="A file with a workload or a recorded history (JSON), or a Mooncake trace (JSON "
+            f"lines); or a generated workload: {', '.join(GENERATORS)}.",
         ),
     ],
     target: Annotated[
@@ -85,7 +85,7 @@ def simulate(
             "--target",
             metavar="TARGET",
             help="A release of vLLM, a path to a checkout, path@ref for a commit of one, or "
-            f"'installed'; repeatable. [default: {_NEWEST}, unless --reference is there]",
+            f"'installed'; repeatable. [default: {_NEWEST}, unless --reference is given]",
             show_default=False,
         ),
     ] = None,
@@ -93,8 +93,8 @@ def simulate(
         bool,
         typer.Option(
             "--reference",
-            help="Also play it on the reference, with the spec's policies and with those of each "
-            "target.",
+            help="Also run the reference implementation, with the spec's policies and with those "
+            "of each target.",
         ),
     ] = False,
     model: Annotated[
@@ -102,13 +102,13 @@ def simulate(
         typer.Option("--model", metavar="MODEL", help=f"The layout of groups: one of {_NAMES}."),
     ] = MODELS[0].name,
     eagle: Annotated[
-        bool, typer.Option("--eagle", help="With the model's EAGLE or MTP draft layers.")
+        bool, typer.Option("--eagle", help="Use the model's EAGLE or MTP draft layers.")
     ] = False,
     requests: Annotated[
-        int, typer.Option("--requests", min=1, help="Requests of a generated workload.")
+        int, typer.Option("--requests", min=1, help="Number of requests of a generated workload.")
     ] = 14,
     tokens: Annotated[
-        int, typer.Option("--tokens", min=16, help="The longest request of a generated workload.")
+        int, typer.Option("--tokens", min=16, help="Longest request of a generated workload.")
     ] = 65_536,
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Equal seeds generate equal workloads.")
@@ -118,8 +118,8 @@ def simulate(
         typer.Option(
             "--retention",
             metavar="INTERVAL",
-            help="dense, latest, or the interval of sparse retention in tokens; repeatable, and "
-            "each subject is run with each. [default: dense]",
+            help="dense, latest, or the interval of sparse retention in tokens; repeatable: each "
+            "subject runs with each. [default: dense]",
             show_default=False,
         ),
     ] = None,
@@ -129,7 +129,7 @@ def simulate(
             "--pool-requests",
             min=0.01,
             metavar="NUMBER",
-            help="The pool, by how many requests as long as the longest can run in it.",
+            help="Pool size, as the number of longest requests that fit.",
         ),
     ] = 4.0,
     blocks: Annotated[
@@ -137,15 +137,15 @@ def simulate(
         typer.Option(
             "--blocks",
             min=2,
-            help="The pool in blocks, with the null block.",
+            help="Pool size in blocks, including the null block.",
             show_default=False,
         ),
     ] = None,
     chunk: Annotated[
-        int, typer.Option("--chunk", min=1, help="The most tokens that one step computes.")
+        int, typer.Option("--chunk", min=1, help="Maximum number of tokens per step.")
     ] = 8192,
     max_num_seqs: Annotated[
-        int, typer.Option("--max-num-seqs", min=1, help="The most requests that run at a time.")
+        int, typer.Option("--max-num-seqs", min=1, help="Maximum number of running requests.")
     ] = 1,
     write: Annotated[
         Path | None,
@@ -156,9 +156,7 @@ def simulate(
     html: Html = None,
     output: Annotated[
         SimulateFormat,
-        typer.Option(
-            "--format", help="Text for people, JSON or CSV for programs, or an HTML page."
-        ),
+        typer.Option("--format", help="The output format; html is one self-contained page."),
     ] = SimulateFormat.TEXT,
     python: Python = PYTHON,
     timeout: Timeout = 120.0,
@@ -173,10 +171,10 @@ def simulate(
         ),
     ] = False,
 ) -> None:
-    """Play a workload on the real managers of releases and on the reference, side by side.
+    """Compare the hits of a workload on releases' real managers and on the reference.
 
-    It says how many tokens of prompts are hit, what an unbounded cache and perfect foresight would
-    hit, and what the rest is lost by. The exit code is 0 unless a target fails.
+    Reports the prompt tokens hit, what an unbounded cache and optimal eviction would hit, and why
+    the rest is lost. The exit code is 0 unless a target fails.
     """
     del print_schema
     directory = wanted_report(html, output)

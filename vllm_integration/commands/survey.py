@@ -50,7 +50,7 @@ def survey(
     releases: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Releases to judge now, oldest first. [default: show hitproof's own survey]"
+            help="Releases to check, oldest first. [default: show hitproof's own survey]"
         ),
     ] = None,
     quick: Quick = False,
@@ -58,19 +58,19 @@ def survey(
     kept: Annotated[
         Path,
         typer.Option(
-            "--from", show_default=False, help="A survey in JSON to show. [default: hitproof's own]"
+            "--from", show_default=False, help="Show this survey (JSON). [default: hitproof's own]"
         ),
     ] = SURVEY,
     recording: Annotated[
         bool,
         typer.Option(
             "--footprints",
-            help="Record the footprints of each release, too, as `hitproof footprints` does.",
+            help="Also record the footprints of each release, as `hitproof footprints` does.",
         ),
     ] = False,
     output: Annotated[
         SurveyFormat,
-        typer.Option("--format", help="A table, the document BUGS.md, or JSON for --from."),
+        typer.Option("--format", help="The output format: a table, BUGS.md, or JSON for --from."),
     ] = SurveyFormat.MARKDOWN,
     python: Python = PYTHON,
     timeout: Timeout = 300.0,
@@ -79,8 +79,8 @@ def survey(
 ) -> None:
     """Show which releases of vLLM have which faults.
 
-    The exit code is 1 when a release has a fault that BUGS.md does not have yet, and 3 when
-    something could not be judged, under whichever profile.
+    The exit code is 1 if a release has a fault that is not in BUGS.md, and 3 if something could
+    not be judged.
     """
     plain = Format.JSON if output is SurveyFormat.JSON else Format.TEXT
     profile = wanted_profile(quick, thorough, plain)

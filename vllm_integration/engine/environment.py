@@ -55,7 +55,7 @@ def install(announce: Callable[[str], None]) -> None:
         return
     if place.exists() and not (place / "pyvenv.cfg").is_file():
         raise EnvironmentFailure(
-            f"{place} is no environment of Python; name another directory with HITPROOF_ENGINE"
+            f"{place} is not a Python environment; name another directory with HITPROOF_ENGINE"
         )
     announce(f"installing vLLM for CPUs and torch in {place}: about 4 GB, some minutes")
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)

@@ -97,7 +97,7 @@ class Selection:
                     _ = judged.looked_up  # refuses sizes that do not fit together
                 except (ValueError, KeyError, TypeError) as error:
                     raise NothingSelected(
-                        f"--configuration {text} is no configuration ({error!r}); write it as "
+                        f"--configuration {text} is not a configuration ({error!r}); write it as "
                         "`hitproof check --format json` does, or a part of its name"
                     ) from None
                 found.append(judged)

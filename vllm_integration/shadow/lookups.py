@@ -68,7 +68,7 @@ class Lookups:
         group = _group(owner, values)
         pool, ids = values["block_pool"], list(values["kv_cache_group_ids"])
         if not hasattr(getattr(pool, "cached_block_hash_to_block", None), "_cache"):
-            raise CannotJudge("its pool is no BlockPool")
+            raise CannotJudge("its pool is not a BlockPool")
         align = values["alignment_tokens"]
         if align % group.block_size:
             raise CannotJudge(refusal("shadow-fine-hits"))

@@ -30,14 +30,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--hitproof-shadow",
         action="store_true",
-        help=f"Judge every KVCacheManager; on with -p {_NAME}, too.",
+        help=f"Judge every KVCacheManager; implied by -p {_NAME}.",
     )
     group.addoption(
         "--no-hitproof-shadow-require",
         action="store_false",
         default=True,
         dest="hitproof_shadow_require",
-        help="Do not fail when nothing was judged.",
+        help="Do not fail if nothing was judged.",
     )
     group.addoption(
         "--hitproof-ledger",
@@ -51,27 +51,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="Judge by this value of a policy instead of the release's; repeatable.",
+        help="Override a policy of the release; repeatable.",
     )
     group.addoption(
         "--hitproof-release",
         metavar="RELEASE",
-        help="Hold vLLM against this release. [default: the one that it is or descends from]",
+        help="Baseline release of vLLM. [default: its own, or the one it descends from]",
     )
     group.addoption(
         "--hitproof-alias",
         action="append",
         default=[],
         metavar="NEW=OLD",
-        help="Take NEW in vLLM for what was named OLD: a function, an attribute or a parameter; "
-        "repeatable.",
+        help="vLLM has renamed the function, attribute or parameter OLD to NEW; repeatable.",
     )
     group.addoption(
         "--hitproof-record",
         type=Path,
         metavar="FILE",
-        help="Write the calls to each manager as a history, JSON lines for hitproof replay; with "
-        "pytest-xdist, a file for each worker.",
+        help="Record the calls of each manager as histories (JSON lines) for hitproof replay; with "
+        "pytest-xdist, one file per worker.",
     )
 
 

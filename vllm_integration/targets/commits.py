@@ -21,7 +21,7 @@ def find_commit(repository: str, ref: str) -> str:
         _git(repository, "rev-parse", "--git-dir")
     except subprocess.CalledProcessError as error:
         raise CommitError(
-            f"{repository} is no git checkout, so {ref!r} names nothing there; "
+            f"{repository} is not a git checkout, so it has no commit {ref!r}; "
             "name a directory with a git repository"
         ) from error
     try:

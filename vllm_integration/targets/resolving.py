@@ -55,8 +55,8 @@ def resolve(text: str, *, announce: Callable[[str], None] = _silent) -> Target:
         version = Version(text)
     except ValueError:
         raise TargetError(
-            f"{text!r} is no target; name a release such as 0.33.0, the path to a vLLM checkout, "
-            f"path@ref for a commit of one, or {INSTALLED!r}"
+            f"{text!r} is not a target; name a release such as 0.33.0, the path to a vLLM "
+            f"checkout, path@ref for a commit of one, or {INSTALLED!r}"
         ) from None
     _is_tested(number(version), announce)
     name = number(version) if version == Version(number(version)) else str(version)
@@ -92,7 +92,7 @@ def held_as(target: Target, release: str | None) -> Target:
     try:
         version = number(Version(release))
     except ValueError:
-        raise TargetError(f"{release!r} is no release; write one such as 0.33.0") from None
+        raise TargetError(f"{release!r} is not a release; write one such as 0.33.0") from None
     *_, newest = releases = known()
     unknown = "" if version in releases else f", which is not on record; {newest} is the newest"
     return replace(target, version=version, inferred=f"--release{unknown}")

@@ -22,7 +22,9 @@ def check_aliases(aliases: Iterable[str]) -> tuple[str, ...]:
     checked = tuple(aliases)
     for text in checked:
         if not all(part.isidentifier() for part in text.split("=")) or text.count("=") != 1:
-            raise TargetError(f"{text!r} is no alias; write the new and the old name as NEW=OLD")
+            raise TargetError(
+                f"{text!r} is not an alias; write the new and the old name as NEW=OLD"
+            )
     return checked
 
 

@@ -125,4 +125,4 @@ def test_what_is_no_alias(alias: str, tmp_path: Path) -> None:
     (tmp_path / "vllm" / "__init__.py").touch()
     ended = hitproof("check", str(tmp_path), "--alias", alias)
     assert ended.returncode == 2
-    assert "is no alias; write the new and the old name as NEW=OLD" in ended.stderr
+    assert "is not an alias; write the new and the old name as NEW=OLD" in ended.stderr

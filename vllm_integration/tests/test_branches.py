@@ -262,7 +262,7 @@ def test_a_stale_reason_is_refused(
     root = broken_copy("0.33.0", {FREE: DEAD + FREE})
     refused = CliRunner().invoke(cli.app, ["branches", "--record", str(root)])
     assert refused.exit_code == 2
-    assert "is no release" in refused.output
+    assert "is not a release" in refused.output
 
 
 def test_what_is_on_record_is_shown() -> None:

@@ -211,7 +211,7 @@ def test_a_closed_pipe_does_not_change_the_exit_code(output: str) -> None:
 
 
 def test_a_failure_is_one_sentence() -> None:
-    assert "is no target" in one_sentence(hitproof("check", "not-a-target"))
+    assert "is not a target" in one_sentence(hitproof("check", "not-a-target"))
 
 
 def test_a_policy_that_is_not_there_is_told_with_those_that_are() -> None:

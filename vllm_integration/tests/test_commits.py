@@ -90,7 +90,7 @@ def test_what_is_not_there(repository: Path, tmp_path: Path) -> None:
     assert "has no commit '--help'" in refusal(f"{repository}@--help")
     assert "is not a directory" in refusal(f"{tmp_path}/nowhere@main")
     (tmp_path / "plain").mkdir()
-    assert "is no git checkout" in refusal(f"{tmp_path}/plain@main")
+    assert "is not a git checkout" in refusal(f"{tmp_path}/plain@main")
 
 
 def test_a_commit_without_vllm(repository: Path) -> None:

@@ -117,7 +117,7 @@ def test_the_user_knows_best(checkout: Path) -> None:
     target = held_as(resolve(str(checkout)), "0.33")
     assert (target.version, target.inferred) == ("0.33.0", "--release")
     assert held_as(target, None) is target
-    with pytest.raises(TargetError, match="'main' is no release; write one such as"):
+    with pytest.raises(TargetError, match="'main' is not a release; write one such as"):
         held_as(target, "main")
 
 

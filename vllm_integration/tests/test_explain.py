@@ -218,7 +218,7 @@ def refused(*arguments: object) -> str:
         ([*PAIR, "--retention", 100], "multiple of the alignment"),
         ([*PAIR, "--horizon", "candidate"], "'capped' or 'hashed'"),
         ([*PAIR, "--release", "0.19.0"], "'capped' or 'hashed'"),
-        ([*PAIR, "--release", "newest"], "'newest' is no release; write one such as 0.33.0"),
+        ([*PAIR, "--release", "newest"], "'newest' is not a release; write one such as 0.33.0"),
         ([*PAIR, "--release", "0.33.0", "--horizon", "capped"], "exclude each other"),
         (["README.md", "--release", "0.33.0"], "give FINDING alone"),
         ([*PAIR, "--cached", "1"], "names no group"),

@@ -42,7 +42,7 @@ NO_LIMITS = {
     "this release has no retention interval; leave retention_interval out, or name a later release",
     "fine-grained hits need a policy on whose hit the end of a prompt is kept for; ask for "
     "fine_tail=extension or fine_tail=resend, or for hit_granularity=aligned",
-    "its pool is no BlockPool",
+    "its pool is not a BlockPool",
     "its keys are not block hashes with a group's number behind",
     "a request lost tokens",
     "a hit is given that no lookup of the manager returned",

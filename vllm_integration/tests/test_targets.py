@@ -187,11 +187,11 @@ def test_installed_has_no_root() -> None:
 def test_neither_release_nor_path(text: str, cache: Path) -> None:
     message = refusal(text)
     if text.isdigit():
-        assert "too long" in message or "is no target" in message
+        assert "too long" in message or "is not a target" in message
     else:
         assert message == (
-            f"{text!r} is no target; name a release such as 0.33.0, the path to a vLLM checkout, "
-            "path@ref for a commit of one, or 'installed'"
+            f"{text!r} is not a target; name a release such as 0.33.0, the path to a vLLM "
+            "checkout, path@ref for a commit of one, or 'installed'"
         )
     assert not cache.exists()
 
