@@ -30,10 +30,10 @@ _HASHES = Parameter(
 MEANINGS: Mapping[Code, Meaning] = {
     Code.HASH_COLLISION: Meaning(
         "block hashes{hashes} are equal for different {inputs}",
-        "Two prompts differ in something that the content of a block depends on, and its hash is "
-        "the same.",
-        "One request is served what another computed: outputs are wrong, and with different cache "
-        "salts a tenant can find out what others have sent.",
+        "Two prompts differ in something that a block's content depends on, but the block's hash "
+        "is the same.",
+        "One request is served what another computed: outputs are wrong, and a tenant with "
+        "another cache salt can find out what others have sent.",
         (_SHARED,),
         _UNSOUND,
         (
@@ -51,7 +51,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.HASH_MISMATCH: Meaning(
         "block hashes{hashes} differ for equal content",
-        "Two prompts agree in all that the content of a block depends on, and its hash differs.",
+        "Two prompts agree in everything that a block's content depends on, but the block's "
+        "hash differs.",
         _SLOW,
         (_SHARED,),
         _LOST,
@@ -72,9 +73,8 @@ MEANINGS: Mapping[Code, Meaning] = {
         _LOST,
     ),
     Code.KEY_NAMES_OTHER_CONTENT: Meaning(
-        "key names a block that holds other content{layers}{states}{method}{modules}{requests}",
-        "The cache finds, under a key, a block that holds something other than what the key is "
-        "the hash of.",
+        "key finds a block with other content{layers}{states}{method}{modules}{requests}",
+        "The content of a cached block is not what its key is the hash of.",
         _WRONG + " Where only entries of draft layers are others, the model's outputs are right, "
         "and fewer drafts are accepted.",
         (_NAMED,),
@@ -82,7 +82,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         (
             Parameter(
                 "layers",
-                "whether only entries of draft layers are others",
+                "whether only entries of draft layers are wrong",
                 {"draft": ", in draft layers only"},
                 optional=True,
             ),
@@ -94,7 +94,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.NULL_BLOCK_READ: Meaning(
         "null or missing block is read{after}{requests}",
-        "Where a step reads, the request's block table has a null block, or ends before.",
+        "At a position that a step reads, the request's block table has a null block or no entry.",
         _WRONG,
         (_READ, _STEP_READS),
         _UNSOUND,
@@ -112,8 +112,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.OTHER_CONTENT_READ: Meaning(
         "block with other content is read{of}{requests}",
-        "A step reads a block that holds something other than the request's own prefix, such as "
-        "what a KV connector has failed to load.",
+        "A step reads a block whose content is not the request's own prefix, such as one that a "
+        "KV connector failed to load.",
         _WRONG,
         (_READ, _STEP_READS),
         _UNSOUND,
@@ -121,7 +121,7 @@ MEANINGS: Mapping[Code, Meaning] = {
             Parameter(
                 "of",
                 "whether the content is that of a load that the KV connector reports invalid",
-                {"invalid-load": ", one of an invalid load"},
+                {"invalid-load": ", from an invalid load"},
                 optional=True,
                 claims={"invalid-load": _STEP_READS},
             ),
@@ -130,9 +130,10 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.DRAFT_ENTRY_OF_OTHER_TOKEN: Meaning(
         "draft layer's entry depends on {of}another request's token{requests}",
-        "The entry that a draft layer keeps of a token depends on the token after it, with several "
-        "MTP modules on more. The hash of a block does not cover the tokens after its last one.",
-        "Outputs are right. Drafts are computed on another request's token, so fewer are accepted.",
+        "A draft layer's entry for a token depends on the next token, with several MTP modules on "
+        "several. A block's hash does not cover the tokens after its last one.",
+        "Outputs are right. Drafts are computed from another request's token, so fewer are "
+        "accepted.",
         (_SHARED,),
         (Divergence.WRONG_DRAFTS,),
         (
@@ -147,8 +148,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.STATE_READ_TOO_EARLY: Meaning(
         "Mamba state is read in the step that computes it{states}{requests}",
-        "A request resumes at a state that another request computes in the same step, so that it "
-        "is not there yet.",
+        "A request resumes from a state that another request computes in the same step, so the "
+        "state does not exist yet.",
         _WRONG,
         (_READ,),
         _UNSOUND,

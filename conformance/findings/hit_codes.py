@@ -42,18 +42,18 @@ _AGREEMENT = (
 )
 _RUN = Parameter(
     "run",
-    "whether the required run of the hit that is due fits into the request",
-    {"whole": "whole run", "cut": "run cut at the start of the request"},
+    "whether the required run of the expected hit fits into the request",
+    {"whole": "whole required run", "cut": "required run cut at the start of the request"},
 )
 _FLAG = {"yes": "flagged", "no": "not flagged"}
 
 MEANINGS: Mapping[Code, Meaning] = {
     Code.GROUP_HIT_WRONG: Meaning(
         "hit of one group alone is {hit}",
-        "The hit that a manager reports of each group by itself, for a KV connector, is not the "
-        "longest that the group could serve alone, or has other blocks.",
-        "The connector loads less than it must, and what is not loaded is read; or it loads what "
-        "is there.",
+        "The hit that a manager reports to a KV connector for each group alone is not the longest "
+        "that the group could serve, or consists of other blocks.",
+        "The connector loads too little, so blocks that were not loaded are read; or it loads "
+        "what is already cached.",
         (_READ, _LONGEST),
         (Divergence.UNSOUND, Divergence.LOST_HIT),
         (
@@ -66,9 +66,9 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.RAISES_EXCEPTION: Meaning(
         "raises {error}{message}{site}{method}{during}{retention}",
-        "The code under test raises an exception at a call that its callers may make. Where a "
-        "check makes the call, the finding is booked under the claim that the check is about.",
-        "The exception leaves the engine's scheduler: the request fails, or the engine ends.",
+        "The code under test raises an exception in a call that its callers may make. If a check "
+        "makes the call, the finding is booked under that check's claim.",
+        "The exception propagates out of the scheduler: the request fails, or the engine crashes.",
         ("allowed_call_raises_nothing",),
         (Divergence.CRASH,),
         (
@@ -94,9 +94,10 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.LOCKSTEP_DIFFERENCE: Meaning(
         "{field} differs from the reference after {method}",
-        "The target and the reference implementation were played the same history and differ, and "
-        "neither of them breaks a claim.",
-        "Nothing is wrong with it. The target behaves in another way than its release is known to.",
+        "The target and the reference implementation played the same history and differ, but "
+        "neither violates a claim.",
+        "Not a fault by itself: the target behaves differently from what its release is "
+        "known to do.",
         ("target_behaves_as_its_release",),
         (Divergence.POLICY_CHANGE,),
         (
@@ -105,12 +106,12 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.KNOWN_DIVERGENCE_GROWN: Meaning(
-        "a known divergence has grown, {extent}: {of}",
-        "The ledger has the divergence, but not as far as it reaches now. The footprint on record "
-        "says for each configuration and history exactly how many cases diverge, with a digest of "
-        "what the target answers in them. The finding shows the smallest case outside of it.",
-        "That of the divergence that has grown. What is new may have another cause than what the "
-        "ledger says.",
+        "a known divergence regressed: it {extent}: {of}",
+        "The divergence is in the ledger, but it now reaches further. The recorded footprint has, "
+        "for each configuration and history, the number of diverging cases and a digest of the "
+        "target's answers. The finding shows the smallest case outside the footprint.",
+        "The effect of the known divergence. The new cases may have another cause than the one in "
+        "the ledger.",
         (),
         tuple(Divergence),
         (
@@ -118,19 +119,19 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "extent",
                 "how it has grown",
                 {
-                    "more": "to more cases",
-                    "elsewhere": "to a place where it was not",
-                    "otherwise": "to other answers",
+                    "more": "now affects more cases",
+                    "elsewhere": "now also fails in a new place",
+                    "otherwise": "now gives other answers",
                 },
             ),
-            Parameter("of", "the divergence: its code and parameters", "{}"),
+            Parameter("of", "the known divergence: its code and parameters", "{}"),
         ),
         any_claim=True,
     ),
     Code.HIT_OFF_BOUNDARY: Meaning(
-        "hit does not end on a boundary within reach{modules}",
-        "The length of the hit is not a multiple of the alignment, or it is more than the lookup "
-        "may serve: the last token is always computed.",
+        "hit ends where no hit may end{modules}",
+        "The length of the hit is not a multiple of the alignment, or exceeds the cap: the last "
+        "token is always computed.",
         _WRONG,
         (_READ, _EAGLE, _COMMON_VALID),
         _UNSOUND,
@@ -145,24 +146,25 @@ MEANINGS: Mapping[Code, Meaning] = {
         _UNSOUND,
     ),
     Code.AGREED_HIT_TOO_SHORT: Meaning(
-        "later request hits less than what was computed and kept before allows",
+        "later request hits less than the computed and retained blocks allow",
         "A request is computed and registered, blocks are evicted, and a later request hits less "
-        "than it would if every computed block had been registered; or, under sparse retention, "
-        "less than was promised.",
+        "than if every computed block had been registered; or, under sparse retention, less than "
+        "promised.",
         _SLOW,
         _AGREEMENT,
         _LOST,
     ),
     Code.AGREED_HIT_TOO_LONG: Meaning(
-        "later request hits more than what was computed before allows",
-        "A later request hits blocks that nobody computed, or that were evicted.",
+        "later request hits more than the computed blocks allow",
+        "A later request hits blocks that were never computed, or that were evicted.",
         _WRONG,
         _AGREEMENT,
         _UNSOUND,
     ),
     Code.HIT_TOO_SHORT: Meaning(
         "hit is {short} too short, {run}{segment}{sizes}",
-        "A longer hit is valid: every block that it requires is cached, and it ends within reach.",
+        "A longer hit is valid: every block that it requires is cached, and it is within the "
+        "cap and the lookahead horizon.",
         _SLOW,
         (_LONGEST, _COMMON_LONGEST, _FINE),
         _LOST,
@@ -206,9 +208,9 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.HIT_FOR_SKIPPING_REQUEST: Meaning(
         "hit is served to a request that skips reading the prefix cache",
-        "A request with `skip_reading_prefix_cache` takes no hits, because it needs what only a "
-        "computed token has, such as its prompt log probabilities.",
-        "What the request asked for is missing for the tokens of the hit.",
+        "A request with `skip_reading_prefix_cache` takes no hits, because it needs values that "
+        "only computed tokens have, such as prompt log probabilities.",
+        "The requested values are missing for the tokens of the hit.",
         ("skipping_request_reads_no_hit",),
         _UNSOUND,
     ),
@@ -249,7 +251,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.TABLE_COUNT_WRONG: Meaning(
         "number of block tables is not the number of groups",
         "A lookup returns one block table for each group.",
-        "Groups get the tables of others, or none: outputs are wrong, or the engine ends.",
+        "Groups get the tables of other groups, or none: outputs are wrong, or the engine crashes.",
         (_READ, _COMMON_VALID, _LOCAL_VALID),
         _UNSOUND,
     ),
@@ -264,7 +266,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "block table is not as long as the hit{table}",
         "The block table of each group has one entry for each block of the hit. The finding shows "
         "the expected and the actual length, in blocks.",
-        "Tokens are computed into blocks of other tokens, or blocks are counted twice.",
+        "Tokens are written into the blocks of other tokens, or blocks are counted twice.",
         (_READ, _COMMON_VALID, _LOCAL_VALID),
         _UNSOUND,
         (
@@ -279,29 +281,29 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.TABLE_ENTRY_NOT_A_BLOCK: Meaning(
         "block table has an entry that is not a block",
         "An entry is neither a block of the pool nor the null block.",
-        "The engine ends when it uses the entry.",
+        "The engine crashes when it uses the entry.",
         (_READ, _COMMON_VALID, _LOCAL_VALID),
         _UNSOUND,
     ),
     Code.TABLE_BLOCK_WRONG: Meaning(
         "block table does not hold the cached block",
-        "Where attention reads, the table holds another block than the one that was found for this "
-        "position, or a null block.",
+        "At a position that attention reads, the table has a null block, or another block than "
+        "the cached one.",
         _WRONG,
         (_READ, _COMMON_VALID, _LOCAL_VALID),
         _UNSOUND,
     ),
     Code.LOCAL_PREFIX_OFF_BOUNDARY: Meaning(
-        "local prefix does not end on a boundary within reach",
+        "local prefix ends where no hit may end",
         "The local prefix, which a KV connector's load continues, ends where no hit may end.",
         _WRONG,
         (_LOCAL_VALID,),
         _UNSOUND,
     ),
     Code.LOCAL_PREFIX_LACKS_BLOCK: Meaning(
-        "{block} of one group is not cached, the local prefix is {flagged}",
-        "A local prefix may lack Mamba states, and is flagged (`hit_diverged`) when it does. It "
-        "lacks something else, or it lacks a state and is not flagged. The finding's kind is that "
+        "{block} of one group is not cached, and the local prefix is {flagged}",
+        "A local prefix may lack Mamba states, and is then flagged (`hit_diverged`). This one "
+        "lacks another block, or lacks a state without being flagged. The finding's kind is that "
         "of the group.",
         _WRONG_OR_DRAFTS,
         (_LOCAL_VALID,),
@@ -320,7 +322,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.LOCAL_PREFIX_TOO_SHORT: Meaning(
-        "local prefix is too short, {alone} group has a longer hit of its own",
+        "local prefix is too short; {alone} group alone has a longer hit",
         "A longer local prefix is valid: it lacks nothing but Mamba states, which the connector "
         "loads.",
         "Outputs are right. The connector loads tokens that are cached, so time to first token "
@@ -336,7 +338,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.FINE_HIT_UNVOUCHED: Meaning(
-        "no cache entry vouches for the fine-grained hit{block}",
+        "fine-grained hit is not backed by a cache entry{block}",
         "A hit that ends inside a block needs an entry of that block, at or after its end.",
         _WRONG_OR_DRAFTS,
         (_FINE,),
@@ -344,15 +346,16 @@ MEANINGS: Mapping[Code, Meaning] = {
         (LACKS,),
     ),
     Code.FINE_HIT_TOO_SHORT: Meaning(
-        "fine-grained hit is too short, a longer one is vouched for",
-        "Cache entries vouch for a longer hit that ends on a hash block.",
+        "fine-grained hit is too short: cache entries back a longer one",
+        "Cache entries back a longer hit that ends on a hash block.",
         _SLOW,
         (_FINE,),
         _LOST,
     ),
     Code.FINE_TABLE_WRONG: Meaning(
         "block table does not hold the fine-grained hit",
-        "The table has another length than the hit, or a block that no entry of the hit names.",
+        "The length of the table is not that of the hit, or the table has a block that no "
+        "entry of the hit names.",
         _WRONG,
         (_FINE,),
         _UNSOUND,

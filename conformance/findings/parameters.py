@@ -25,7 +25,7 @@ LACKS = Parameter(
 MODULES = Parameter(
     "modules",
     "whether draft layers look further ahead than the next token, as several MTP modules do",
-    {"several": ", several MTP modules"},
+    {"several": ", with several MTP modules"},
     optional=True,
 )
 
@@ -57,8 +57,14 @@ LONG_LOOKAHEAD = Parameter(
 )
 PROMISED_TO = Parameter(
     "hit",
-    "whose hit is promised",
-    {who: who for who in ("resend", "extension", "sibling", "junction")},
+    "which hit is promised: that of a repeated prompt, of an extended prompt, or of a "
+    "request with the same prefix; or one at a shared-prefix boundary",
+    {
+        "resend": "hit of a repeated prompt",
+        "extension": "hit of an extended prompt",
+        "sibling": "hit of a shared prefix",
+        "junction": "hit at a shared-prefix boundary",
+    },
 )
 INSTEAD = Parameter(
     "instead",
@@ -80,7 +86,7 @@ SESSIONS = Parameter(
 )
 FREED = Parameter(
     "freed",
-    "whether the request gave the block up before its hash was known",
+    "whether the request freed the block before its hash was known",
     {"before-hash": ", freed before its hash was known"},
     optional=True,
 )

@@ -28,7 +28,7 @@ _LOST = (Divergence.LOST_HIT,)
 _WASTE = (Divergence.WASTE,)
 _SLOW = "Outputs are right. A later request with the same prefix computes again what was computed "
 _SLOW += "before, so time to first token grows."
-_SPACE = "Outputs are right. Blocks that no hit can use take the place of useful ones in the cache."
+_SPACE = "Outputs are right. Blocks that no hit can use displace useful ones from the cache."
 
 MEANINGS: Mapping[Code, Meaning] = {
     **{
@@ -66,7 +66,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     },
     Code.UNREACHABLE_BLOCK_REGISTERED: Meaning(
         "block {place} is registered{during} though no hit can use it{segment}",
-        "The producer registers a block that is in the required run of no hit.",
+        "The producer registers a block that no hit requires.",
         _SPACE,
         (_ONLY,),
         _WASTE,
@@ -104,8 +104,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.UNFINAL_BLOCK_REGISTERED: Meaning(
         "block is registered before its content is final{during}",
-        "A draft model will recompute tokens of the block, so that its content changes after "
-        "others have found it.",
+        "A draft model will recompute tokens of the block, so its content may change after "
+        "another request has hit it.",
         "Outputs are right. A draft layer of another request reads entries that are overwritten, "
         "so fewer drafts are accepted.",
         (_ONLY,),
@@ -113,7 +113,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         (DURING,),
     ),
     Code.PROMISED_BLOCK_UNREGISTERED: Meaning(
-        "block of a promised {hit} is not registered{freed}{instead}{modules}",
+        "block of the promised {hit} is not registered{freed}{instead}{modules}",
         "Under sparse retention the producer leaves out a block that a promised hit requires.",
         _SLOW,
         _PROMISES,
@@ -122,25 +122,27 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.UNPROMISED_BLOCK_REGISTERED: Meaning(
         "block that no promised hit needs is registered",
-        "Under sparse retention the producer keeps a block that no hit can use: no promised one, "
-        "none of a follow-up turn, and not the one that is left where a promised hit is lost.",
+        "Under sparse retention the producer keeps a block that no hit can use: neither a "
+        "promised hit, nor one of a follow-up turn, nor the hit that remains if a promised one is "
+        "lost.",
         _SPACE,
         (_PROMISED_ONLY,),
         _WASTE,
     ),
     Code.PROMISED_ENTRY_UNREGISTERED: Meaning(
-        "entry inside a block, of a promised {hit}, is not registered{states}",
-        "Where hits may end inside blocks, a promised one needs an entry there, and none of those "
-        "that would do is registered.",
+        "entry inside a block, of the promised {hit}, is not registered{states}",
+        "If hits may end inside blocks, a promised hit needs an entry there, and no suitable one "
+        "is registered.",
         _SLOW,
         _PROMISES,
         _LOST,
         (PROMISED_TO, STATES),
     ),
     Code.PROMISED_ENTRY_EVICTED: Meaning(
-        "entry inside a block, of a promised {hit}, is evicted though free blocks are left{states}",
-        "Where hits may end inside blocks, the entry that a promised one needs is removed while "
-        "the pool has blocks that nobody ever had.",
+        "entry inside a block, of the promised {hit}, is evicted though free blocks are "
+        "left{states}",
+        "If hits may end inside blocks, a promised hit needs an entry there; it is removed while "
+        "the pool still has blocks that were never used.",
         _SLOW,
         _PROMISES,
         _LOST,
@@ -148,16 +150,16 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.UNPROMISED_ENTRY_REGISTERED: Meaning(
         "entry inside a block that no promised hit needs is registered",
-        "Under sparse retention the producer keeps a Mamba state inside a block for no hit that it "
-        "promises.",
+        "Under sparse retention the producer keeps a Mamba state inside a block that no promised "
+        "hit needs.",
         _SPACE,
         (_PROMISED_ONLY,),
         _WASTE,
     ),
     Code.PROMISED_HIT_LOST: Meaning(
-        "promised {hit} loses its hit, {kept}, {retention}{lookahead}{instead}",
-        "Retention does not keep a block that the hit of the same prompt sent again (resend), of a "
-        "longer one (extension), or of one with the same prefix (sibling) requires.",
+        "promised {hit} is lost, {kept}, {retention}{lookahead}{instead}",
+        "Retention does not keep a block required by the hit of the same prompt (resend), of a "
+        "longer one (extension), or of one with the same prefix (sibling).",
         _SLOW,
         (_REPLAYS, _SIBLINGS),
         _LOST,
@@ -178,8 +180,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.UNPROMISED_BLOCK_KEPT: Meaning(
         "block of {hit} is kept, {retention}{lookahead}",
-        "Retention keeps a block that no hit can use: no promised one, none of a follow-up turn, "
-        "and not the one that is left where a promised hit is lost.",
+        "Retention keeps a block that no hit can use: neither a promised hit, nor one of a "
+        "follow-up turn, nor the hit that remains if a promised one is lost.",
         _SPACE,
         (_PROMISED_ONLY,),
         _WASTE,
@@ -194,16 +196,16 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.INTERVAL_NOT_REFUSED: Meaning(
-        "retention interval that is no multiple of the alignment is accepted",
-        "Start-up accepts a retention interval that ends where no hit can.",
+        "retention interval that is not a multiple of the alignment is accepted",
+        "Start-up accepts a retention interval at which no hit can end.",
         _SLOW,
         (_SIBLINGS,),
         _LOST,
     ),
     Code.JUNCTION_NOT_HIT: Meaning(
         "shared prefix is not hit again, {found}, {retention}",
-        "The second of three requests showed that their prefix is shared. The third hits less of "
-        "it than where every block and state is kept.",
+        "The second of three requests reveals that their prefix is shared. The third hits less of "
+        "it than if every block and state were kept.",
         _SLOW,
         (_JUNCTIONS,),
         _LOST,
@@ -217,10 +219,10 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.SHARED_PREFIX_UNREPORTED: Meaning(
-        "prefix that another request shares is not reported",
-        "A lookup returns no `shared_prefix_boundary` although full attention holds more of the "
-        "prompt than the hit.",
-        "Where sparse retention or Mamba keeps a shared prefix only once it is reported, the next "
+        "shared prefix is not reported",
+        "A lookup returns no `shared_prefix_boundary` although full attention has more of the "
+        "prompt cached than the hit covers.",
+        "Sparse retention and Mamba keep a shared prefix only once it is reported, so the next "
         "request that shares it does not hit it.",
         (_JUNCTIONS,),
         _LOST,

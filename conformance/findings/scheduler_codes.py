@@ -34,18 +34,18 @@ _DRAFTS = Parameter(
 _STATES = Parameter(
     "states",
     "whether some group keeps recurrent states, which decide where chunks end",
-    {"mamba": ", beside Mamba states"},
+    {"mamba": ", with Mamba states"},
     optional=True,
 )
 _IMAGES = Parameter(
     "images",
-    "whether requests with images are among them, and whether one step computes all of an image",
-    {"parts": ", beside images", "whole": ", beside images that are computed whole"},
+    "whether some requests have images, and whether one step computes all of an image",
+    {"parts": ", with images", "whole": ", with images that are computed whole"},
     optional=True,
 )
 _ASYNC = Parameter(
     "scheduling",
-    "whether the step was planned before the output of the last one was known",
+    "whether the step was scheduled before the output of the last one was known",
     {"async": ", with asynchronous scheduling"},
     optional=True,
 )
@@ -53,9 +53,9 @@ _ASYNC = Parameter(
 MEANINGS: Mapping[Code, Meaning] = {
     Code.REQUEST_NEVER_FINISHES: Meaning(
         "accepted request never finishes{way}{drafts}{states}{images}",
-        "Start-up allows the deployment, and the request fits into it, but no further step "
-        "computes a new token of it.",
-        "The request never ends, and others may wait behind it, until the engine is restarted.",
+        "Start-up accepts the deployment and the request fits, but no further step computes a new "
+        "token of it.",
+        "The request never ends, and may block others, until the engine is restarted.",
         ("accepted_request_finishes",),
         (Divergence.CRASH,),
         (
@@ -67,7 +67,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                 {
                     "room": ", it needs more blocks than there are",
                     "stuck": ", all steps are empty",
-                    "cycle": ", tokens are computed again for ever",
+                    "cycle": ", tokens are computed again forever",
                     "rest": ", the engine never comes to rest",
                 },
             ),
@@ -78,39 +78,39 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.DELIVERED_TOKENS_WRONG: Meaning(
         "user does not get the tokens that were sampled",
-        "Tokens that the model sampled for a request are lost, doubled or out of order.",
+        "Tokens that the model sampled for a request are lost, duplicated or out of order.",
         "Outputs are wrong.",
         ("sampled_token_is_delivered_once",),
         (Divergence.UNSOUND,),
     ),
     Code.SESSION_TOKENS_WRONG: Meaning(
-        "session does not go on with its tokens{of}",
-        "An input of a streaming session goes on with what came before it and the output so far, "
-        "but for the last token. The model runner is told other tokens, or images in other places.",
+        "session continues with wrong tokens{of}",
+        "An input of a streaming session continues from the earlier inputs and the output so far, "
+        "except its last token. The model runner is given other tokens, or images in other places.",
         "Outputs are wrong.",
         (_TOLD,),
         (Divergence.UNSOUND,),
         (
             Parameter(
                 "of",
-                "whether only images are not those, or elsewhere",
-                {"images": ", those of images"},
+                "whether only images are wrong or misplaced",
+                {"images": ", those of images only"},
                 optional=True,
             ),
         ),
     ),
     Code.BLOCKS_HELD_WHEN_IDLE: Meaning(
         "blocks are held when no request is left",
-        "All requests have ended, and some blocks still have references.",
-        "The cache becomes smaller until the engine restarts.",
+        "All requests have ended, but some blocks still have references.",
+        "The cache shrinks until the engine restarts.",
         (_ENDED,),
         (Divergence.WASTE,),
     ),
     Code.PROMISED_HIT_MISSED: Meaning(
         "promised hit is not found{to}{by}{states}",
-        "What an ended request has computed is looked up again, nothing can have been evicted, and "
-        "less of it is found than could be kept.",
-        "Outputs are right. More is computed than need be, so time to first token grows.",
+        "The prefix of an ended request is looked up again, nothing can have been evicted, and "
+        "less is found than could be kept.",
+        "Outputs are right. More is computed than necessary, so time to first token grows.",
         (_REPLAYS, _SIBLINGS, _LONGEST, _COMMON_LONGEST, _KEPT, _CHUNKS),
         (Divergence.LOST_HIT,),
         (
@@ -138,9 +138,9 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "to",
                 "whose hit it is",
                 {
-                    "resend": " by a resend",
+                    "resend": " by a repeat of the prompt",
                     "extension": " by an extension of the prompt",
-                    "sibling": " by a sibling",
+                    "sibling": " by a request with the same prefix",
                 },
                 claims={"resend": _REPLAYS, "extension": _REPLAYS, "sibling": _SIBLINGS},
             ),
@@ -148,8 +148,8 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.PAGE_WRITTEN_TWICE: Meaning(
-        "page is written through two names in one step",
-        "Two requests, two groups or two places of one block table write into one page.",
+        "page is written twice in one step",
+        "Two requests, two groups or two positions of one block table write to the same page.",
         "Each overwrites what the other needs: outputs are wrong.",
         (_WRITES,),
         (Divergence.UNSOUND,),
@@ -162,18 +162,18 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.UNSOUND,),
     ),
     Code.PAGE_FREED_IN_FLIGHT: Meaning(
-        "page is freed that a planned step still reads or writes{scheduling}{drafts}",
-        "The step starts where the last drafts are known to be right. A page that it needs from "
-        "there was freed when it was planned.",
-        "If the page is handed out before the step ran, outputs are wrong.",
+        "page is freed while a scheduled step still reads or writes it{scheduling}{drafts}",
+        "The step starts after the last drafts known to be right. A page that it needs from there "
+        "on was freed when it was scheduled.",
+        "If the page is reallocated before the step runs, outputs are wrong.",
         (_IN_USE,),
         (Divergence.UNSOUND,),
         (_ASYNC, _DRAFTS),
     ),
     Code.PAGE_NOT_ZEROED: Meaning(
-        "page that is not full is read{reader} with bytes of {of}",
-        "Attention reads whole pages, and weighs what is not computed yet by 0. What another group "
-        "has left there in another format may not be a number, and 0 times that is none either.",
+        "partly filled page is read{reader} with leftover bytes of {of}",
+        "Attention reads whole pages, and weights what is not computed yet by 0. What another "
+        "group has left there in another format may be NaN, and 0 times NaN is NaN.",
         "Outputs are wrong where such bytes are NaN or infinite in the format of the reader.",
         ("unwritten_bytes_are_numbers",),
         (Divergence.UNSOUND,),
@@ -193,8 +193,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.TRANSFERRED_PAGE_USED: Meaning(
         "page that a KV connector {what} is {how}",
-        "A connector writes the page, or reads it, until it reports that it is done. No step waits "
-        "for that, and it waits for no step.",
+        "A connector writes or reads the page until it reports that it is done. Steps do not wait "
+        "for it, nor does it wait for steps.",
         "What is loaded, computed or sent is overwritten: outputs are wrong.",
         (_IN_USE,),
         (Divergence.UNSOUND,),
@@ -206,8 +206,8 @@ MEANINGS: Mapping[Code, Meaning] = {
             ),
             Parameter(
                 "how",
-                "whether it is free meanwhile, or a step reads or writes it that is planned "
-                "meanwhile, or that was planned before and still runs",
+                "whether it is free meanwhile, or used by a step scheduled meanwhile, or by a "
+                "step that was scheduled before and still runs",
                 {
                     "free": "free",
                     "step": "used by a step",
@@ -217,68 +217,72 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.FAILED_LOAD_DELIVERED: Meaning(
-        "user gets a token that comes of a failed load{of}{policy}{scheduling}",
-        "With the results of a step a KV connector reports blocks whose load has failed. What is "
-        "computed from them is wrong, until they are computed again.",
+        "user gets a token computed from a failed load{of}{policy}{scheduling}",
+        "With the results of a step a KV connector reports blocks whose load failed. What is "
+        "computed from them is wrong until they are recomputed.",
         "Outputs are wrong.",
         ("failed_load_is_never_delivered",),
         (Divergence.UNSOUND,),
         (
             Parameter(
                 "of",
-                "whose load it is: that of the request itself, or of another",
+                "whose load failed: the request's own, or another's",
                 {"own": " of its own", "other": " of another request"},
             ),
             Parameter(
                 "policy",
-                "whether requests whose load fails end, or compute what they lack",
-                {"fail": ", where it is to end", "recompute": ", where it is computed again"},
+                "whether a request whose load fails ends, or recomputes what is missing",
+                {
+                    "fail": ", though the request should end",
+                    "recompute": ", though it should be recomputed",
+                },
             ),
             _ASYNC,
         ),
     ),
     Code.CACHED_AFTER_RESET: Meaning(
         "blocks are cached or held after a reset",
-        "A reset that starts running requests again leaves no key and no block in use.",
-        "After an update of the weights, tokens are computed from blocks of the old weights.",
+        "A reset that restarts running requests leaves no key and no block in use.",
+        "After a weight update, tokens are computed from stale blocks.",
         (_RESET,),
         (Divergence.UNSOUND,),
     ),
     Code.CONNECTOR_RESET_WRONG: Meaning(
         "KV connector is reset wrongly{how}",
-        "A reset that is to include the KV connector asks it to forget what it has, also where "
-        "blocks are held here; nothing of before is loaded from then on. Other resets leave it "
-        "alone.",
-        "After an update of the weights, tokens are computed from blocks of the old weights; or "
-        "what could be loaded is computed again.",
+        "A reset that includes the KV connector must make it forget its content, even while "
+        "blocks are held on the device; nothing older is loaded afterwards. Other resets must "
+        "leave the connector alone.",
+        "After a weight update, tokens are computed from stale blocks; or what could be loaded is "
+        "recomputed.",
         (_RESET,),
         (Divergence.UNSOUND, Divergence.LOST_HIT),
         (
             Parameter(
                 "how",
-                "whether it is not asked, or is asked without need; or what it had is found, or "
-                "loaded, after it",
+                "whether the connector is not reset, or is reset needlessly; or its old content "
+                "is found or loaded after the reset",
                 {
-                    "not-asked": ", it is not asked to forget what it has",
-                    "unwanted": ", it is asked to forget what it is to keep",
-                    "kept": ", what it had is found after it",
-                    "loads": ", what it had is loaded after it",
+                    "not-asked": ", it keeps its content",
+                    "unwanted": ", it forgets content that it should keep",
+                    "kept": ", its old content is found afterwards",
+                    "loads": ", its old content is loaded afterwards",
                 },
             ),
         ),
     ),
     Code.RESET_ANSWERED_WRONG: Meaning(
-        "reset of the prefix cache answers wrongly{how}",
-        "A reset is done where no block is held, or all that holds some starts again, and the KV "
-        "connector does not say that it could not. It says whether it is done.",
-        "Blocks of old weights are used, as nobody tries again; or it is tried for ever.",
+        "reset of the prefix cache reports the wrong result{how}",
+        "A reset succeeds if no block is held, or if all requests that hold some restart, and the "
+        "KV connector does not report a failure. It must report whether it succeeded.",
+        "Stale blocks survive a weight update because the caller sees success; or the caller "
+        "retries forever.",
         (_RESET,),
         (Divergence.UNSOUND, Divergence.WASTE),
         (
             Parameter(
                 "how",
-                "what it answers",
-                {"done": ", that it is done", "refused": ", that it is not done"},
+                "what it reports",
+                {"done": ", namely success", "refused": ", namely failure"},
             ),
         ),
     ),
@@ -291,11 +295,10 @@ MEANINGS: Mapping[Code, Meaning] = {
         (
             Parameter(
                 "limit",
-                "which limit: the tokens, requests or adapters of a step, the tokens of a prompt "
-                "in it while others are there, the greatest length, that prompts are not cut, or "
-                "the blocks that stay free, that the engine is paused, that all in it compute "
-                "something, that tokens come back from the last pipeline rank, or those of the "
-                "encoder of images",
+                "which limit: on the tokens, requests or adapters of a step, on the tokens of one "
+                "prompt while others wait, on the length, on splitting prompts, on free blocks "
+                "(watermark), on work while paused, on requests without work, on tokens still in "
+                "the pipeline ranks, or on the image encoder",
                 {
                     "tokens": ", it has more than max_num_batched_tokens",
                     "requests": ", more than max_num_seqs run",
@@ -304,33 +307,32 @@ MEANINGS: Mapping[Code, Meaning] = {
                     "length": ", it computes past max_model_len",
                     "chunks": ", it cuts a prompt though chunked prefill is off",
                     "watermark": ", it admits a request with less than the watermark free",
-                    "pause": ", it computes what is paused",
-                    "empty": ", it has a request of which nothing is computed",
-                    "ranks": ", it goes on from a token that is still on its way through the ranks",
-                    "encoder": ", it encodes more of images than its budget",
-                    "encoder-cache": ", more of images is kept than the cache has room for",
+                    "pause": ", it computes tokens while the engine is paused",
+                    "empty": ", it has a request without any tokens",
+                    "ranks": ", it continues from a token that has not left the last pipeline rank",
+                    "encoder": ", it encodes more image tokens than its budget",
+                    "encoder-cache": ", more encoder outputs are kept than the cache has room for",
                 },
             ),
         ),
     ),
     Code.STEP_LEAVES_WORK: Meaning(
-        "step leaves work that it has room for{what}{states}",
-        "Tokens, places and blocks are left in the step, and a request gets fewer tokens than it "
-        "has.",
-        "Outputs are right. Requests take more steps than need be, or later ones find no state.",
+        "step leaves out work that it has room for{what}{states}",
+        "The step has tokens, request slots and blocks left, but a request gets fewer tokens than "
+        "it could use.",
+        "Outputs are right. Requests take more steps than necessary, or later ones find no state.",
         ("step_does_what_it_has_room_for",),
         (Divergence.WASTE,),
         (
             Parameter(
                 "what",
-                "whose work it is: that of a request that runs, or of one that waits, for which "
-                "a KV connector may have loaded what it has; or drafts "
-                "that a request can use, or that its grammar accepts; or states at the ends of "
-                "blocks",
+                "which work: that of a running request, or of a waiting one, whose load by a KV "
+                "connector may be complete; or drafts that a request can use or that its grammar "
+                "accepts; or states at the ends of blocks",
                 {
-                    "running": ", of a request that runs",
-                    "waiting": ", of a request that waits",
-                    "loaded": ", of a request that holds what was loaded for it",
+                    "running": ", of a running request",
+                    "waiting": ", of a waiting request",
+                    "loaded": ", of a request whose load is complete",
                     "drafts": ", drafts that a request can use",
                     "states": ", states at the ends of blocks",
                     "valid": ", drafts that a grammar accepts",
@@ -340,17 +342,17 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.ADMITTED_OUT_OF_TURN: Meaning(
-        "request is admitted before one that comes first",
-        "By arrival, or by priority where that is the policy, another request is the next.",
-        "Requests wait longer than their turn.",
+        "request is admitted out of turn",
+        "By arrival, or by priority under that policy, another request is next.",
+        "Requests wait longer than the policy allows.",
         (_ORDER,),
         (Divergence.POLICY_CHANGE,),
     ),
     Code.PREEMPTED_WRONGLY: Meaning(
         "request is preempted{how}",
-        "It loses its blocks and starts again, where another comes later by policy, or nobody "
-        "needs to.",
-        "Outputs are right. What it has computed is computed again.",
+        "It loses its blocks and restarts, although the policy would preempt another, or no "
+        "preemption is needed.",
+        "Outputs are right. The request's tokens are recomputed.",
         (_ORDER,),
         (Divergence.WASTE,),
         (
@@ -365,40 +367,38 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.DRAFT_COUNT_WRONG: Meaning(
-        "step says another number of drafts than it computes",
-        "The tokens past those that the request knows are drafts.",
+        "step has a wrong number of drafts",
+        "The tokens past the request's known ones are drafts.",
         "The model runner verifies other tokens than it computes: outputs are wrong.",
         (_TOLD,),
         (Divergence.UNSOUND,),
     ),
     Code.DRAFTS_COUNTED_WRONG: Meaning(
-        "statistics count other drafts than are verified",
-        "Statistics have another number of drafts, or of accepted ones, than the steps whose "
-        "outputs were taken up; drafts that grammars reject do not count.",
+        "statistics miscount verified drafts",
+        "The statistics have a wrong number of drafts, or of accepted drafts, for the steps whose "
+        "outputs were processed. Drafts that grammars reject do not count.",
         "The metric is wrong.",
         ("statistics_count_what_happened",),
         (Divergence.WRONG_METRIC,),
     ),
     Code.GRAMMAR_IGNORED: Meaning(
         "request is served without its grammar{how}{scheduling}",
-        "A request with a structured output waits until its grammar is ready; then each token is "
-        "one that the grammar allows after those before it, and drafts that it rejects are not "
-        "verified.",
-        "The output may break the grammar; where that is noticed, the request ends with an error, "
-        "or the engine dies.",
+        "A request with a structured output waits until its grammar is ready. Then each token "
+        "must be one that the grammar allows there, and drafts that it rejects are not verified.",
+        "The output may violate the grammar; if that is noticed, the request ends with an error, "
+        "or the engine crashes.",
         ("grammar_decides_what_is_sampled",),
         (Divergence.UNSOUND,),
         (
             Parameter(
                 "how",
-                "whether it is computed before the grammar is ready, or drafts are verified that "
-                "the grammar rejects, or a token is sampled of all that there are, or of those "
-                "that are allowed elsewhere",
+                "whether it is computed before the grammar is ready, or rejected drafts are "
+                "verified, or tokens are not restricted, or are restricted as at another position",
                 {
                     "early": " before it is ready",
                     "drafts": ", with drafts that it rejects",
                     "mask": ", every token is allowed",
-                    "state": ", tokens are allowed that it allows elsewhere",
+                    "state": ", tokens are restricted as at another position",
                 },
             ),
             _ASYNC,
@@ -406,10 +406,10 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.ENCODER_OUTPUT_MISSING: Meaning(
         "{of} of an image are computed without the encoder's output{how}",
-        "The step computes tokens of an image, or entries of draft layers that depend on its first "
-        "tokens, and the model runner does not have what the encoder makes of it.",
-        "The engine dies. Where only draft layers lack it, fewer drafts are accepted; up to 0.23 "
-        "the engine dies then, too.",
+        "The step computes tokens of an image, or entries of draft layers that depend on its "
+        "first tokens, but the model runner does not have the encoder's output for it.",
+        "The engine crashes. If only draft layers lack it, fewer drafts are accepted (up to 0.23 "
+        "the engine crashes as well).",
         (_ENCODED,),
         (Divergence.CRASH, Divergence.WRONG_DRAFTS),
         (
@@ -424,7 +424,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                 {
                     "never": ", which was not made",
                     "freed": ", which was freed",
-                    "reset": ", which a reset has dropped",
+                    "reset": ", which a reset dropped",
                     "full": ", for which there is no room",
                 },
                 optional=True,
@@ -439,17 +439,17 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.WASTE,),
     ),
     Code.IMAGE_SPLIT: Meaning(
-        "image{which} is computed in parts where it is to be computed whole",
-        "One step computes the first tokens of an image, and not the last one, though images are "
-        "not to be cut, as for models whose image tokens attend to all of the image.",
-        "Those of the first step do not see the others: outputs are wrong.",
+        "image{which} is computed in parts although it must be computed whole",
+        "One step computes the first tokens of an image but not the last one, although images "
+        "must not be split, as for models whose image tokens attend to the whole image.",
+        "Tokens of the first step do not attend to the others: outputs are wrong.",
         ("image_is_computed_whole",),
         (Divergence.UNSOUND,),
         (
             Parameter(
                 "which",
-                "whether the step starts with the image, or would go on to another one right "
-                "behind it, or the encoder's output of it was there already",
+                "whether the step starts with the image, or would continue with an adjacent one, "
+                "or the encoder's output was already kept",
                 {
                     "first": " that a step starts with",
                     "adjacent": " right before another one",
@@ -461,8 +461,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.IMAGES_HELD_WHEN_IDLE: Meaning(
         "encoded images are held when no request is left",
-        "All requests have ended, and some outputs of the encoder cannot be given up.",
-        "The encoder's cache becomes smaller until the engine restarts.",
+        "All requests have ended, but some encoder outputs cannot be freed.",
+        "The encoder's cache shrinks until the engine restarts.",
         (_ENDED,),
         (Divergence.WASTE,),
     ),
@@ -482,10 +482,10 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.LAYERS_REFUSED: Meaning(
-        "start-up refuses layers for which there is room{error}",
-        "There is memory for them and for a request of the greatest length.",
-        "The model cannot be served: start-up raises an exception, or says that memory is too "
-        "small because grouping has wasted it.",
+        "start-up refuses layers that fit{error}",
+        "The memory suffices for them and for a request of the maximum length.",
+        "The model cannot be served: start-up raises an exception, or reports too little memory "
+        "because grouping wasted it.",
         ("layers_that_fit_are_served",),
         (Divergence.CRASH, Divergence.WASTE),
         (
@@ -498,8 +498,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.END_REPORTED_WRONG: Meaning(
         "end of a request is reported {how}",
-        "The model runner forgets a request when it is told, once, that it has ended.",
-        "It forgets a request that goes on, or keeps one that has ended.",
+        "The model runner forgets a request when it is told once that the request has ended.",
+        "It forgets a request that is still running, or keeps one that has ended.",
         (_TOLD,),
         (Divergence.CRASH,),
         (

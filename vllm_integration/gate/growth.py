@@ -52,8 +52,8 @@ def hold(
     known = {entry.signature for entry in entries}
     if record is None:
         if any(each.signature in known for each in report.reached):
-            report.unrecorded = f"there are no footprints of {report.target.name} on record, so "
-            report.unrecorded += f"known divergences may have grown unseen; {remedy}"
+            report.unrecorded = f"no footprints of {report.target.name} are recorded, so "
+            report.unrecorded += f"known divergences may have regressed unnoticed; {remedy}"
         return []
     report.record = record
     found = outside(report.reached, record, known)
@@ -137,7 +137,7 @@ def _grown(finding: Finding, first: Outside, found: Sequence[Outside], record: R
         f" ({places[0]})"
     ]
     if len(places) > 1:
-        facts.append(f"it has grown in {count(places, 'place')}")
+        facts.append(f"it reaches further in {count(places, 'place')}")
     return replace(
         finding,
         signature=replace(signature, defect=defect),

@@ -150,7 +150,7 @@ def print_shrunk(shrunk: Shrunk, console: Console) -> None:
     signature = shrunk.entry.signature
     console.print(
         f"[bold red]footprint too large[/]: {escape(signature.headline)}: fewer cases diverge "
-        f"in {count(shrunk.places, 'place')}; record the footprints anew with hitproof footprints",
+        f"in {count(shrunk.places, 'place')}; update the footprints with hitproof footprints",
         highlight=False,
     )
     print_fact("code", str(signature.defect), console)

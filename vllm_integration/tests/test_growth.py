@@ -70,7 +70,7 @@ def test_what_has_grown_is_a_new_finding_in_every_format(make: object) -> None:
     assert first.grown.places == (place_of(CONFIGURATION),)
     told = first.signature.pattern
     for shown in (text(report), check_page(report, ""), github.annotations(report, False)):
-        assert "a known divergence has grown" in shown
+        assert "a known divergence regressed" in shown
     assert f"known-divergence-grown(extent={extent}" in text(report)
     assert "on record, now" in text(report)
     (result, *_) = [r for r in sarif.sarif(report)["runs"][0]["results"] if "level" in r]
@@ -93,7 +93,7 @@ def test_what_a_policy_has_judged_as_another_configuration_has_the_place_of_its_
 def test_other_answers_in_as_many_cases_are_a_finding() -> None:
     report = held(lambda now: Footprint(now.size, "other"))
     assert report.verdict is Verdict.DIVERGES
-    assert "to other answers" in text(report)
+    assert "now gives other answers" in text(report)
 
 
 def test_less_asks_to_record_anew_and_says_what_is_fixed() -> None:
@@ -101,7 +101,7 @@ def test_less_asks_to_record_anew_and_says_what_is_fixed() -> None:
     assert report.verdict is Verdict.DIVERGES
     assert not report.judgement.new
     assert "footprint too large" in text(report)
-    assert "record the footprints anew with hitproof footprints" in text(report)
+    assert "update the footprints with hitproof footprints" in text(report)
     assert place_of(CONFIGURATION) in text(report)
     assert report_json(report)["shrunk_divergences"]
     assert "footprint too large" in check_page(report, "")
@@ -115,7 +115,7 @@ def test_less_asks_to_record_anew_and_says_what_is_fixed() -> None:
 def test_a_known_divergence_without_a_record_is_inconclusive() -> None:
     report = unrecorded()
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert "no footprints of fork on record" in text(report)
+    assert "no footprints of fork are recorded" in text(report)
     assert "record it" in text(report)
     assert report_json(report)["footprints_detail"] in report.open_questions
     assert known().verdict is Verdict.CONFORMS  # nothing was held against anything
@@ -146,7 +146,7 @@ def test_bad_baselines_and_records_are_refused_in_a_sentence(tmp_path: Path) -> 
     ledger.touch()
     result = hitproof("check", "0.33.0", "--ledger", ledger, "--baseline", "no such thing")
     assert result.returncode == 2
-    assert "is no target" in one_sentence(result)
+    assert "is not a target" in one_sentence(result)
     path_of(ledger).write_text("{}")
     result = hitproof("check", "0.33.0", "--ledger", ledger)
     assert result.returncode == 2
