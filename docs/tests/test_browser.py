@@ -86,7 +86,7 @@ def test_a_trace_is_gone_through_by_keyboard(
         assert page.locator(".state:visible .broken").first.is_visible()
         slider = page.get_by_role("slider", name="step")
         slider.focus()
-        assert slider.get_attribute("aria-valuetext") == "steps[2], breaks a clause"
+        assert slider.get_attribute("aria-valuetext") == "steps[2], violates a clause"
         page.keyboard.press("ArrowLeft")
         assert page.locator("output").inner_text() == "steps[1]"
         assert page.locator(".state:visible").get_by_text("block table of a, group 0").is_visible()

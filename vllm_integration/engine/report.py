@@ -44,7 +44,7 @@ def print_engine(report: EngineReport, console: Console, verbose: bool) -> None:
     own = report.target.version == report.build and report.target.is_release
     where = "its own build for CPUs" if own else f"over the compiled extension of {report.build}"
     words = {
-        Verdict.CONFORMS: "[bold green]outputs with the cache are those without[/]",
+        Verdict.CONFORMS: "[bold green]outputs with and without the cache are equal[/]",
         Verdict.DIVERGES: "[bold red]diverges[/]",
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/]",
     }

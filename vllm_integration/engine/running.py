@@ -193,7 +193,7 @@ def run(
                 end(process, variables)
         done = [json.loads(line) for line in results.read_text().splitlines()]
         if ended:
-            ended += f"; its last words: {_last_words(place / 'log')}"
+            ended += f"; its last output: {_last_words(place / 'log')}"
         if ended and not done:
             raise EnvironmentFailure(f"the engine of vLLM {target.name} does not run: {ended}")
         found = [done[n] if n < len(done) else {} for n in range(len(cases))]

@@ -149,7 +149,7 @@ class Share:
         rest = len(self.not_run) - len(self.unexplained)
         return (
             f"{self.run} of {self.total} branches of vLLM's managers run under the {self.profile} "
-            f"profile ({percent(self.run, self.total)}), {rest} have a reason why not"
+            f"profile ({percent(self.run, self.total)}), {rest} are excluded with a reason"
             + (f", {len(self.unexplained)} have none" if self.unexplained else "")
         )
 

@@ -102,9 +102,9 @@ class ReadsReport:
             return self.cannot
         options = " ".join(f"--accept-read {json.dumps(name)}" for name in self.unfamiliar)
         return (
-            f"the target reads or has {', '.join(self.unfamiliar)}, which no check varies; see "
-            f"whether that can change an answer, and if not, accept it with {options}, or for good "
-            "with an [[accepted_read]] in the ledger"
+            f"the target reads {', '.join(self.unfamiliar)}, which no check varies; if that cannot "
+            f"change an answer, allow it with {options}, or permanently with an [[accepted_read]] "
+            "entry in the ledger"
         )
 
     def as_json(self) -> dict[str, Any]:

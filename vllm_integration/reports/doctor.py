@@ -147,11 +147,9 @@ def shortest_in_words(found: Diagnosis) -> str:
     """From which length on prompts hit anything."""
     at_best = found.shortest_at_best
     if found.shortest is None:
-        return (
-            f"no prompt was found whose resend hits anything; at best one of {at_best} tokens would"
-        )
+        return f"no repeated prompt hits anything; at best one of {at_best} tokens could"
     begin = f"hits begin with a prompt of {in_tokens(found.shortest)}"
-    return begin if found.shortest == at_best else f"{begin}, at best with {at_best}"
+    return begin if found.shortest == at_best else f"{begin} ({at_best} possible)"
 
 
 def bar(row: dict[str, Any], width: int = _WIDTH) -> str:
@@ -190,7 +188,7 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
     console.print(requests)
     _lines([shortest_in_words(found)], console)
     for title, lines in (
-        ("what costs hits:", causes(found)),
+        ("why hits are lost:", causes(found)),
         ("other arguments:", list(map(change_in_words, found.arguments))),
         ("other releases:", list(map(change_in_words, found.releases))),
     ):

@@ -13,8 +13,8 @@ from hitproof.conformance.words import in_tokens
 from hitproof.vllm_integration.gate.policies import Standing, costs_of
 
 _LATER = {
-    Who.RESEND: "its resend",
-    Who.EXTENSION: "an extension of it",
+    Who.RESEND: "repeating it",
+    Who.EXTENSION: "extending it",
     Who.NEXT_TURN: "the next turn",
     Who.SIBLING: "a request that shares {shared} of them",
     Who.SECOND_SIBLING: "a second request that shares the same {shared} of them",
@@ -63,9 +63,9 @@ def _cost(cost: Cost, lost: LostHit) -> str:
     if lost.interval is not None and lost.interval == lost.best_interval:
         retained = f", under a retention interval of {in_tokens(lost.interval)}"
     return (
-        f"policy {cost.policy.replace('_', ' ')} {cost.value} costs {cost.lost} of {cost.hits} "
-        f"hits against {cost.best}{gained}; e.g. {where}: after a prompt of "
-        f"{in_tokens(lost.prompt)}, {later} hits {in_tokens(lost.hit)}, not {lost.best}{retained}"
+        f"{cost.policy}={cost.value} loses {cost.lost} of {cost.hits} hits compared with "
+        f"{cost.best}{gained}; e.g. {where}: after a prompt of {in_tokens(lost.prompt)}, {later} "
+        f"hits {in_tokens(lost.hit)} ({lost.best} possible){retained}"
     )
 
 

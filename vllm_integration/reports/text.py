@@ -118,7 +118,7 @@ def _print_others(found: Sequence[Cause], console: Console) -> None:
         line = f"{signature.headline}{f' ({more})' if more else ''}"
         console.print(f"[bold red]{signature.divergence}[/]: {escape(line)}", highlight=False)
     if any(cause.others for cause in found[:1]) or len(found) > 1:
-        console.print("--verbose shows these in full, too\n", highlight=False)
+        console.print("--verbose shows these in full\n", highlight=False)
 
 
 def print_demonstration(shown: Demonstration, console: Console) -> None:
@@ -276,7 +276,8 @@ def _print_left_out(report: Report, console: Console) -> None:
     if not report.left_out:
         return
     listed = ", ".join(f"{number} {origin}" for origin, number in sorted(report.left_out.items()))
-    line = f"not judged: histories of what this release does not have ({listed})"
+    total = count(sum(report.left_out.values()), "history", "histories")
+    line = f"skipped: {total} that need features this release lacks ({listed})"
     console.print(escape(line), highlight=False)
 
 
@@ -292,10 +293,10 @@ def _print_baseline(report: Report, console: Console) -> None:
     if not report.baseline:
         return
     new = report.judgement.new
-    line = f"baseline {report.baseline}: its footprints bound the known divergences"
+    line = f"baseline {report.baseline}: known divergences may not exceed its footprints"
     if new:
         against = sum(map(report.is_new, new))
-        line += f"; {against} of {count(new, 'new finding')} are not in it"
+        line += f"; {against} of {count(new, 'new finding')} are not in the baseline"
     console.print(escape(line), highlight=False)
 
 
@@ -350,7 +351,7 @@ def print_held_against(report: Report, console: Console) -> None:
     target = report.target
     if target.inferred:
         console.print(
-            f"held against {target.version}, by {escape(target.inferred)}", highlight=False
+            f"baseline release {target.version}, by {escape(target.inferred)}", highlight=False
         )
 
 
@@ -367,7 +368,7 @@ def print_reused(report: Report, console: Console) -> None:
     """What was not judged anew, if anything."""
     if report.reused is not None:
         now = f"; {report.spent:.1f} s now" if report.reused.whole else ""
-        line = f"{report.reused.describe()}{now}; --no-cache judges all anew"
+        line = f"{report.reused.describe()}{now}; --no-cache reruns everything"
         console.print(line, highlight=False)
 
 

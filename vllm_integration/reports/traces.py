@@ -50,8 +50,7 @@ def _print_step(before: State, step: TracedStep, console: Console) -> None:
         _line(f"{_INDENT}  {step.deviation}", console)
     for found in step.lookups:
         hit = count(found.served, "token")
-        due = "as is due" if found.served == found.due else f"though {found.due} are due"
-        _line(f"{_INDENT}  lookup of {found.request}: a hit of {hit}, {due}", console)
+        _line(f"{_INDENT}  lookup of {found.request}: hit of {hit} (expected {found.due})", console)
     changed = changes(before, step.state)
     for change in changed:
         _line(f"{_INDENT}{in_words(change)}", console)
@@ -89,7 +88,7 @@ def _in_words(items: Sequence[str]) -> str:
 def _print_broken(broken: Broken, console: Console) -> None:
     at = "after the step" if broken.call == "step" else f"at {broken.call}"
     console.print(
-        f"{_INDENT}[bold red]breaks a clause[/] {at}: [bold red]{broken.divergence}[/]: ",
+        f"{_INDENT}[bold red]violates a clause[/] {at}: [bold red]{broken.divergence}[/]: ",
         end="",
         highlight=False,
     )

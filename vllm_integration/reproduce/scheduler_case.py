@@ -219,7 +219,7 @@ class _Writer:
         if code in _STEPPED:
             return _STEPPED[code]
         if not (self._ends_with_start_up or code in _WHOLE or self._violation.expected is not None):
-            raise CannotJudge("what is wrong is not what the scheduler's methods return")
+            raise CannotJudge("the fault does not show in what the scheduler's methods return")
         return scripted_engine.Engine
 
     def _variable(self, value: Any) -> str | None:

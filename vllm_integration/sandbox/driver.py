@@ -152,7 +152,7 @@ class Asked(ABC):
         except TimeoutError:
             last = self._last_words()
             raise WorkerGone(
-                f"it did not return within {timeout:g} seconds; --timeout allows more"
+                f"the worker did not answer within {timeout:g} seconds; --timeout allows more"
                 f"{f' ({last})' if last else ''}"
             ) from None
         except EOFError:
@@ -167,11 +167,11 @@ class Asked(ABC):
         until = time.monotonic() + _ENDING_SECONDS
         while (code := self._exit_code()) is None:
             if time.monotonic() > until:
-                return "its process closed the connection"
+                return "the worker closed the connection"
             time.sleep(0.01)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         last = self._last_words()
-        return f"its process {how}" + (f"; its last words: {last}" if last else "")
+        return f"the worker {how}" + (f"; its last output: {last}" if last else "")
 
     def _last_words(self) -> str:
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_TAIL))
@@ -316,7 +316,7 @@ class Worker(Asked):
             for end_of_ours in (requests, answers):
                 os.close(end_of_ours)
             log.close()
-            raise WorkerGone(f"its process cannot be copied ({error})") from error
+            raise WorkerGone(f"the worker cannot be forked ({error})") from error
         finally:
             for end_of_theirs in (asked, answered):
                 os.close(end_of_theirs)

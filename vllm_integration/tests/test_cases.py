@@ -144,8 +144,8 @@ def test_a_member_of_an_enum_is_no_literal() -> None:
 
 REPLAYED = "; `hitproof replay` plays the history on the target's own scheduler"
 NOT_PLAYED = {
-    "what is wrong is not what a public method returns",
-    f"what is wrong is not what the scheduler's methods return{REPLAYED}",
+    "the fault does not show in what a public method returns",
+    f"the fault does not show in what the scheduler's methods return{REPLAYED}",
 }
 
 NOT_WRITTEN = {refusal("demonstration-hash-lookahead")}

@@ -279,7 +279,7 @@ def test_the_build_itself_is_run_as_it_is(checkout: Target) -> None:
 
 @pytest.mark.usefixtures("environment")
 def test_an_engine_that_does_not_run_is_a_failure(checkout: Target) -> None:
-    with pytest.raises(EnvironmentFailure, match="exit code 3; its last words: MadeUpError: no k"):
+    with pytest.raises(EnvironmentFailure, match="exit code 3; its last output: MadeUpError: no k"):
         run(checkout, [PLAIN], seed="1", timeout=60.0)
 
 

@@ -132,8 +132,10 @@ def test_a_profile_that_was_not_recorded_is_inconclusive_where_it_shows_more() -
 def test_a_baseline_is_named_and_findings_are_held_against_it() -> None:
     report = grown()
     assert report.baseline == "0.33.0"
-    assert "baseline 0.33.0: its footprints bound the known divergences" in text(report)
-    assert "of 2 new findings are not in it" in text(report) or "new finding" in text(report)
+    assert "baseline 0.33.0: known divergences may not exceed its footprints" in text(report)
+    assert "of 2 new findings are not in the baseline" in text(report) or "new finding" in text(
+        report
+    )
     told = report_json(report)
     assert told["footprints"] == {"of": "0.33.0", "profiles": ["quick"]}
     assert all(each["new_against_baseline"] for each in told["findings"])

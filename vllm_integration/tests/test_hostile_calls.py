@@ -80,7 +80,7 @@ def test_a_fault_does_not_pass(hostile: Hostile, judge: Judge, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("act", "sentence"),
     [
-        ("while True: pass", "it did not return within 15 seconds"),
+        ("while True: pass", "the worker did not answer within 15 seconds"),
         ("import os; os._exit(0)", "ended with exit code 0"),
         ("raise SystemExit(0)", "ended with exit code 0"),
         ("x = [bytes(1 << 28) for _ in range(100)]", ""),
@@ -133,5 +133,5 @@ def test_a_finding_whose_demonstration_ends_the_worker(broken_copy: Copy, judge:
     found = {f["signature"]["claim"]: f for f in report["findings"]}
     lost = found["lookup_returns_longest_valid_hit"]
     assert (lost["reproduced"], lost["pytest"]) == (None, "")
-    assert lost["detail"] == "its process ended with exit code 7"
+    assert lost["detail"] == "the worker ended with exit code 7"
     assert lost["source"].startswith("vllm/v1/core/single_type_kv_cache_manager.py:")

@@ -57,16 +57,16 @@ def test_an_act_changes_nothing(act: str, told: str, judge: Judge, tmp_path: Pat
 @pytest.mark.parametrize(
     ("act", "sentence"),
     [
-        ("os._exit(0)", "its process ended with exit code 0"),
-        ("os.abort()", "its process was killed by signal 6"),
+        ("os._exit(0)", "the worker ended with exit code 0"),
+        ("os.abort()", "the worker was killed by signal 6"),
         ("sys.exit(0)", "failed with SystemExit: 0"),
         ("raise KeyboardInterrupt", "failed with KeyboardInterrupt"),
         ("raise type('Odd', (BaseException,), {})('odd')", "failed with Odd: odd"),
         ("x = [0] * 10**12", "failed with MemoryError"),
         ("x = [bytes(1 << 28) for _ in range(100)]", "failed with MemoryError"),
         ("open('x', 'wb').truncate(10 << 30)", "failed with OSError: [Errno 27] File too large"),
-        ("os.closerange(0, 5000)", "its process closed the connection|its process ended"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "its process was killed by signal 9"),
+        ("os.closerange(0, 5000)", "the worker closed the connection|the worker ended"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "the worker was killed by signal 9"),
         (
             f"[os.write(n, {FORGED}) for n in writable()]; raise RuntimeError",
             "its answer cannot be read (it ",
@@ -74,7 +74,7 @@ def test_an_act_changes_nothing(act: str, told: str, judge: Judge, tmp_path: Pat
         ("import json; json.JSONEncoder.encode = lambda *_: '{}'", "its answer cannot be read"),
         (
             "[os.write(n, b'x' * 100) for n in writable()]; os._exit(0)",
-            "its process ended with exit code 0",
+            "the worker ended with exit code 0",
         ),
     ],
 )
@@ -153,7 +153,10 @@ def test_a_target_that_loops(judge: Judge, tmp_path: Path, monkeypatch: pytest.M
     text = "print('here', flush=True)\nwhile True: pass\n"
     code, report = judge(fake_checkout(tmp_path / "checkout", text))
     assert (code, report["verdict"]) == (2, "usage")
-    assert "it did not return within 2 seconds; --timeout allows more (here)" in report["error"]
+    assert (
+        "the worker did not answer within 2 seconds; --timeout allows more (here)"
+        in report["error"]
+    )
 
 
 STAYS = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600); os._exit(0)"
@@ -187,7 +190,7 @@ def test_what_a_target_starts_ends_with_it(
     )
     code, report = judge(fake_checkout(tmp_path / "checkout", text))
     assert (code, report["verdict"]) == (2, "usage")
-    assert "its process ended with exit code 5" in report["error"]
+    assert "the worker ended with exit code 5" in report["error"]
     processes = [int(path.name) for path in started.iterdir()]
     assert len(processes) == count
     assert all(ended(process) for process in processes)

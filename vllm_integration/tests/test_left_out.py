@@ -37,7 +37,7 @@ def test_the_report_counts_them_apart() -> None:
     assert (len(report.of_managers), len(report.of_schedulers)) == (1, 0)
     said = StringIO()
     print_report(report, Console(file=said, width=300), verbose=False)
-    line = "not judged: histories of what this release does not have (3 host pool)"
+    line = "skipped: 3 histories that need features this release lacks (3 host pool)"
     assert line in said.getvalue().splitlines()
     assert report_json(report)["left_out_histories"] == {"host pool": 3}
 

@@ -49,12 +49,16 @@ def shown(standings: list[Standing]) -> list[str]:
 def test_a_line_for_each_policy_that_costs_something() -> None:
     (line,) = shown(of_release("0.33.0"))
     (cost,) = costs_of(of_release("0.33.0")).values()
-    counted = f"policy default retention latest costs {cost.lost} of {cost.hits} hits against dense"
+    counted = f"default_retention=latest loses {cost.lost} of {cost.hits} hits compared with dense"
     assert line.startswith(counted)
     assert cost.example is not None
-    assert f"hits {cost.example.hit} tokens, not {cost.example.best}" in line
+    assert f"hits {cost.example.hit} tokens ({cost.example.best} possible)" in line
     older = shown(of_release("0.24.0"))
-    assert [line.split()[1] for line in older] == ["lookahead", "hit", "junctions"]
+    assert [line.split("=")[0] for line in older] == [
+        "lookahead_horizon",
+        "hit_granularity",
+        "junctions",
+    ]
 
 
 def test_no_line_where_the_best_values_are_judged_by() -> None:

@@ -51,8 +51,8 @@ def test_an_unknown_release() -> None:
     [
         ("raise RuntimeError('broken on purpose')", "RuntimeError: broken on purpose"),
         ("import sys; sys.exit(0)", "SystemExit: 0"),
-        ("import os; os._exit(0)", "its process ended with exit code 0"),
-        ("import os; os.abort()", "its process was killed by signal 6"),
+        ("import os; os._exit(0)", "the worker ended with exit code 0"),
+        ("import os; os.abort()", "the worker was killed by signal 6"),
         ("import no_such_module_anywhere", "lacks the module 'no_such_module_anywhere'"),
         ("x = [0] * 10**12", "MemoryError"),
         ("def", "SyntaxError"),

@@ -32,7 +32,7 @@ trace: the state after each step; + new, ~ changed, - gone
 start
     free queue: 1-15
 steps[0] {"do": "schedule", "request": "a"}
-    lookup of a: a hit of 0 tokens, as is due
+    lookup of a: hit of 0 tokens (expected 0)
   + request a: running, 9 of 9 tokens computed
   + block table of a, group 0: 1-3
   + block table of a, group 1: 4-6
@@ -45,7 +45,7 @@ steps[1] {"do": "finish", "request": "a"}
   - block table of a, group 0 (was 1-3)
   - block table of a, group 1 (was 4-6)
 steps[2] {"do": "schedule", "request": "b"}
-    lookup of b: a hit of 4 tokens, though 8 are due
+    lookup of b: hit of 4 tokens (expected 8)
 """
 """The start of the trace of a manager that serves a boundary less than it could."""
 
@@ -73,8 +73,8 @@ def test_a_trace_in_the_terminal() -> None:
     text = printed(trace_of(broken.ShorterHit))
     start, rest = text[: len(GOLDEN)], text[len(GOLDEN) :]
     assert start == GOLDEN
-    assert "a[0:4]: 1" not in rest.partition("  breaks a clause")[0]
-    last = rest.partition("  breaks a clause")[2]
+    assert "a[0:4]: 1" not in rest.partition("  violates a clause")[0]
+    last = rest.partition("  violates a clause")[2]
     assert last.startswith(
         " at get_computed_blocks: lost hit: full attention + sliding window: hit"
     )
@@ -121,7 +121,7 @@ def test_replay_prints_it_when_asked() -> None:
     print_replay(report, console, verbose=False)
     assert isinstance(console.file, StringIO)
     assert "  why   : why a hit of 8 tokens is valid: all of this" in console.file.getvalue()
-    assert "  breaks a clause" not in console.file.getvalue()
+    assert "  violates a clause" not in console.file.getvalue()
     assert len(shown["findings"][0]["because"]) == len(report.reasons[found]) > 3
     assert shown["findings"][1]["because"] == []
 
@@ -140,7 +140,7 @@ def test_a_finding_of_a_history_says_why() -> None:
         print_finding(shown, console, verbose=verbose)
         assert isinstance(console.file, StringIO)
         texts.append(console.file.getvalue())
-    assert ["  breaks a clause" in text for text in texts] == [False, True]
+    assert ["  violates a clause" in text for text in texts] == [False, True]
     assert [text.count(why) for text in texts] == [1, 1]
     assert GOLDEN in texts[1]
 
@@ -161,7 +161,7 @@ def test_a_page_has_every_state_and_a_slider() -> None:
     (slider,) = [each for each in page.named("input") if each.get("type") == "range"]
     # It starts where a clause breaks.
     assert (slider["min"], slider["max"], slider["value"]) == ("0", "3", "3")
-    assert "though 8 are due" in page.text
+    assert "(expected 8)" in page.text
     assert "need = 1 + 0 = 1 block: block 1" in page.text
 
 

@@ -55,7 +55,7 @@ def of_violation(
     """What a history shows at a step, as a demonstration; ``name`` is made a test's."""
     expected, claim = violation.expected, CLAIMS.get(violation.signature.claim)
     if expected is None:
-        return {"detail": "what is wrong is not what a public method returns"}
+        return {"detail": "the fault does not show in what a public method returns"}
     comment = violation.spec if claim is None else claim.sentence
     name = re.sub(r"\W+", "_", name)
     try:
@@ -71,7 +71,7 @@ def _written(
     """A history as a demonstration. Raises `CannotJudge` when it cannot be written down."""
     case = pytest_case(_managers(), history, expected, name, comment, playing)
     if not case.fails:
-        return {"reproduced": False, "detail": "played on its own it is as the spec demands"}
+        return {"reproduced": False, "detail": "replayed alone, the history conforms"}
     if in_place:  # vLLM's own tests would not build them
         named = ", ".join(chosen.__name__ for chosen in in_place.values())
         return {

@@ -116,7 +116,7 @@ def of_history(
     except Exception as error:
         return {"finding": None, "demonstration": {"detail": refusal_of(error)}}
     if found is None:
-        detail = "played once more it does not show again"
+        detail = "it did not reproduce when replayed"
         return {"finding": None, "demonstration": {"detail": detail}}
     case: dict[str, Any] = {}
     about = found.finding | {"history": write(small)}

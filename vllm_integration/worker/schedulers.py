@@ -72,7 +72,7 @@ def finding(
     except Exception as error:
         return {"finding": None, "demonstration": {"detail": refusal_of(error)}}
     if found is None:
-        detail = "played once more it does not show again"
+        detail = "it did not reproduce when replayed"
         return {"finding": None, "demonstration": {"detail": detail}}
     return {
         "finding": found.as_json() | {"history": write_workload(small)},

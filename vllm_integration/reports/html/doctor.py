@@ -16,7 +16,7 @@ def doctor_page(found: Diagnosis, command: str) -> str:
         groups=rendering.groups_in_rows(found),
         shortest=rendering.shortest_in_words(found),
         lists=[
-            ("What costs hits", rendering.causes(found)),
+            ("Why hits are lost", rendering.causes(found)),
             ("Other arguments", list(map(rendering.change_in_words, found.arguments))),
             ("Other releases", list(map(rendering.change_in_words, found.releases))),
         ],
