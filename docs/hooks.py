@@ -9,7 +9,17 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs import clauses, figures, headline, numbers, selftests, source, tables, themes
+from docs import (
+    clauses,
+    figures,
+    headline,
+    histories,
+    numbers,
+    selftests,
+    source,
+    tables,
+    themes,
+)
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
 from hitproof.conformance.findings.strip_svg import STYLE
@@ -99,6 +109,8 @@ def _environment() -> Environment:
         "draft_entries": figures.draft_entries,
         "releases": tables.releases,
         "selftests": selftests.table,
+        "manager_histories": histories.manager,
+        "scheduler_histories": histories.scheduler,
         "headline_command": headline.command,
         "headline_conversations": headline.conversations,
         "headline_pool": headline.pool,

@@ -109,50 +109,51 @@ TokenIds = Annotated[
 
 @dataclass(frozen=True)
 class EngineConfiguration:
-    """The engine around the manager. vLLM: ``KVCacheConfig`` and what the scheduler passes on."""
+    """The engine around the manager. vLLM: ``KVCacheConfig`` and the scheduler's arguments."""
 
     groups: tuple[Annotated[Group, BeforeValidator(unknown_group_fields)], ...]
-    """KV cache groups, EAGLE-flagged where a draft layer lives in them. All of them have the same
+    """The KV cache groups; ``eagle`` marks those with draft layers. All have the same
     ``prefill_lookahead``: m with m MTP modules."""
     num_gpu_blocks: PositiveInt
-    """Blocks in the pool, the null block included."""
+    """Number of blocks in the pool, including the null block."""
     hash_block_size: PositiveInt
-    """Tokens that one block hash covers; it divides every block size."""
+    """Tokens per block hash; must divide every block size."""
     max_model_len: PositiveInt
-    """The longest request, prompt and output, in tokens."""
+    """Maximum length of a request, prompt and output, in tokens."""
     max_num_batched_tokens: PositiveInt | None = None
-    """The most tokens that one step computes; as many as ``max_model_len`` by default."""
+    """Maximum number of tokens per step; by default ``max_model_len``."""
     max_concurrent_batches: PositiveInt = 1
-    """How many steps can be scheduled before the results of the first are known; 2 with
-    asynchronous scheduling, and more with pipeline parallelism."""
+    """Maximum number of steps in flight: 2 with asynchronous scheduling, more with pipeline
+    parallelism."""
     use_eagle: bool = False
     """Whether an EAGLE or MTP head drafts tokens."""
     num_hash_lookahead_tokens: NonNegativeInt = 0
-    """How many tokens past its block a block hash covers. Draft layers depend on one more token,
-    with several MTP modules on more; where hashes cover them, no lookahead block is matched and
-    dropped. vLLM: as many with EAGLE or MTP from 0.33 on, unless a KV connector is used."""
+    """Number of tokens past its block that a block hash covers: 0, or as many as draft layers look
+    ahead, and then no lookahead block is matched and dropped. vLLM covers them from 0.33 on, unless
+    a KV connector is used."""
     num_speculative_tokens: NonNegativeInt = 0
-    """Draft tokens a step, of an EAGLE or MTP head, a draft model or prompt lookup (ngram)."""
+    """Draft tokens per step, from an EAGLE or MTP head, or without ``use_eagle`` from a draft model
+    or prompt lookup (ngram)."""
     num_lookahead_tokens: NonNegativeInt | None = None
-    """Slots that are allocated ahead for drafts to come; ``num_speculative_tokens`` by default. The
-    drafts of prompt lookup need none."""
+    """Slots allocated ahead for drafts; by default ``num_speculative_tokens``. Prompt lookup
+    (ngram) needs 0."""
     enable_prefix_caching: bool = True
-    """Whether requests share blocks at all. Without, nothing is hit or registered, and a Mamba
-    block has the state of a whole request."""
+    """Whether requests share blocks. Without prefix caching nothing is hit or registered, and a
+    Mamba block holds the state of a whole request."""
     retention_interval: NonNegativeInt | None = None
-    """Sparse retention in tokens, 0 for the latest boundary only, none for dense retention."""
+    """Interval of sparse retention in tokens; 0 for the latest boundary only, null for dense
+    retention."""
     full_sequence_must_fit: bool = False
-    """Whether a request is admitted only when blocks for all of it are free."""
+    """Whether a request is admitted only if enough blocks for all of it are free."""
     mamba_checkpoint_alignment: PositiveInt | None = None
-    """Where a step can export Mamba states from inside its chunk: multiples of so many tokens from
-    the chunk's start; none where it cannot. vLLM: ``prefill_checkpoint_alignment``."""
+    """A step can export Mamba states inside its chunk at multiples of this number of tokens from
+    the chunk's start; null if it cannot. vLLM: ``prefill_checkpoint_alignment``."""
     mamba_shared_prefix_checkpoint: bool = False
-    """Whether a Mamba state is kept at the end of a prefix that is seen to be shared, inside a
-    block, too, with EAGLE. vLLM: ``enable_mamba_shared_prefix_checkpoint``."""
+    """Whether a Mamba state is kept at the end of a shared prefix, with EAGLE also inside a block.
+    vLLM: ``enable_mamba_shared_prefix_checkpoint``."""
     variant: NonNegativeInt = 0
-    """A number that chooses among what the target can have for its groups, pool and requests where
-    the answer must not depend on it: classes and sizes of specs, priorities of requests, and so on.
-    0 is the plainest."""
+    """Selects details that must not change the answer: classes and sizes of specs, priorities of
+    requests, and so on. 0 is the plainest."""
 
     __pydantic_config__ = STRICT
 
@@ -293,46 +294,45 @@ class Image:
     """A multimodal item in a prompt. vLLM: ``MultiModalFeatureSpec``."""
 
     identifier: str
-    """Names the content: items with one identifier are equal."""
+    """Identifies the content: items with the same identifier are equal."""
     offset: NonNegativeInt
-    """Where its placeholder tokens start."""
+    """Offset of its first placeholder token in the prompt."""
     length: PositiveInt
-    """How many placeholder tokens it has."""
+    """Number of its placeholder tokens."""
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Tokens of a prompt that come as embeddings. vLLM: ``Request.prompt_embeds``."""
+    """Tokens of a prompt that are given as embeddings. vLLM: ``Request.prompt_embeds``."""
 
     offset: NonNegativeInt
-    """Where they start."""
+    """The first of these tokens, as an offset in the prompt."""
     values: Annotated[tuple[int, ...], Field(min_length=1)]
-    """What the embedding of each token is made of: those of one number are equal."""
+    """A number for each token's embedding: equal numbers mean equal embeddings."""
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class RequestInput:
-    """A request as it arrives, and what the model will answer. vLLM: ``Request``."""
+    """A request and the model's answer to it. vLLM: ``Request``."""
 
     prompt: TokenIds
-    """The prompt's token ids."""
+    """The token ids of the prompt."""
     output: TokenIds = ()
-    """The tokens that the model will sample, in order."""
+    """The token ids that the model samples, in order."""
     lora_name: str | None = None
     """The LoRA adapter."""
     lora_path: str | None = None
-    """Where the adapter was loaded from; by default each name stands for one place."""
+    """The path of the adapter; by default one for each name."""
     cache_salt: str | None = None
-    """Keeps the request's blocks apart from those of other salts."""
+    """Requests share blocks only with requests of the same salt."""
     images: tuple[Image, ...] = ()
-    """Multimodal items, in the order of their offsets."""
+    """Multimodal items, ordered by offset."""
     embeddings: tuple[Embeddings, ...] = ()
-    """Tokens that come as embeddings, in the order of their offsets; their ids in ``prompt`` are 0.
-    """
+    """Tokens given as embeddings, ordered by offset; their ids in ``prompt`` are 0."""
     skip_reading_prefix_cache: bool = False
     """Whether the request takes no hits, as with prompt logprobs."""
 
@@ -387,43 +387,43 @@ class RequestInput:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Schedule a request: a waiting one is looked up and admitted, a running one goes on.
-
-    When all its tokens are computed the model samples the next of its output. A running request
-    for which no block is free preempts those that were admitted last, as vLLM's scheduler does.
+    """Schedule a request: a waiting one is looked up and admitted, a running one continues. When
+    all its tokens are computed, the model samples the next token of its output. If no block is free
+    for a running request, the requests admitted last are preempted, as by vLLM's scheduler.
     """
 
     request: str
     """The request."""
     tokens: PositiveInt | None = None
-    """The most tokens to compute; by default all that the engine may."""
+    """Maximum number of tokens to compute; by default the engine's limit."""
     drafts: NonNegativeInt = 0
-    """Draft tokens to verify when the request decodes."""
+    """Number of draft tokens to verify when the request decodes."""
     accepted: NonNegativeInt = 0
-    """How many of the drafts are right."""
+    """Number of drafts that are accepted."""
     external: NonNegativeInt = 0
-    """Tokens beyond the local hit that a KV connector has at once, for a waiting request; without
-    ``exactly``, whole alignments of them."""
+    """For a waiting request, the number of tokens after the local hit that a KV connector provides
+    at once; without ``exactly`` rounded down to the alignment."""
     valid: NonNegativeInt | None = None
-    """How many tokens, the hit included, are right of a request that starts with ``external`` ones;
-    by default all. The connector reports the blocks of the others invalid together with the step's
-    results: nothing is sampled, and the computed tokens are taken back to the first of these
-    blocks. They are evicted, and the request ends. Needs one full-attention group, and no other
-    step in flight. vLLM: ``_handle_invalid_blocks``."""
+    """Number of valid tokens, including the hit, of a request that starts with ``external`` ones;
+    by default all. The connector reports the blocks of the others invalid with the step's results:
+    nothing is sampled, the computed tokens are reset to the first of these blocks, the blocks are
+    evicted, and the request ends. Needs one full-attention group and no other step in flight. vLLM:
+    ``_handle_invalid_blocks``."""
     recompute: bool = False
-    """Whether a request with invalid blocks goes on: it keeps them, registered or not, and computes
-    their tokens itself. vLLM: ``kv_load_failure_policy``."""
+    """Whether a request with invalid blocks continues: it keeps the blocks and recomputes their
+    tokens. vLLM: ``kv_load_failure_policy``."""
     local_prefix: bool = False
     """Whether a waiting request is looked up for a KV connector that loads Mamba states: it starts
-    with the local prefix, or with the usual hit where a state is missing and nothing is external.
+    with the local prefix, or with the usual hit if a state is missing and nothing is external.
     vLLM: ``get_computed_blocks_for_connector``."""
     exactly: bool = False
-    """Whether to compute and load as many tokens as asked, also where vLLM's scheduler would end
-    the chunk elsewhere for the sake of Mamba's states."""
+    """Whether to compute and load exactly the given numbers of tokens, even if vLLM's scheduler
+    would end the chunk elsewhere to keep a Mamba state."""
     in_flight: bool = False
-    """Whether the step's results are not known yet when the next one is scheduled. Its drafts count
-    as computed until then. The results of all steps arrive with those of one that does not stay in
-    flight, and the oldest ones before more than ``max_concurrent_batches`` steps are in flight."""
+    """Whether the next step is scheduled before this step's results are known, as with asynchronous
+    scheduling. Until then its drafts count as accepted. Results arrive in order: when
+    ``max_concurrent_batches`` would be exceeded, with those of a step that is not in flight, or by
+    ``results``."""
     do: Literal["schedule"] = "schedule"
 
     __pydantic_config__ = STRICT
@@ -431,7 +431,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Look a waiting request up and do no more."""
+    """Look up a waiting request without scheduling it."""
 
     request: str
     """The request."""
@@ -442,18 +442,20 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Load:
-    """Admit a waiting request while a KV connector loads tokens: its blocks are cached later."""
+    """Admit a waiting request while a KV connector loads tokens; its blocks are registered when the
+    load is done.
+    """
 
     request: str
     """The request."""
     tokens: PositiveInt
-    """Tokens beyond the local hit that the connector loads, at most."""
+    """Maximum number of tokens after the local hit that the connector loads."""
     exactly: bool = False
-    """Whether to load as many as asked, also where that ends inside a Mamba block."""
+    """Whether to load exactly this number, even if that ends inside a Mamba block."""
     local_prefix: bool = False
-    """As in `Schedule`."""
+    """As in ``schedule``."""
     reserved_blocks: NonNegativeInt = 0
-    """Free blocks that are left to requests which are admitted already."""
+    """Number of free blocks to leave for requests that are already admitted."""
     do: Literal["load"] = "load"
 
     __pydantic_config__ = STRICT
@@ -461,13 +463,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The connector is done: what arrived is cached, and the request waits to be scheduled."""
+    """The load is done: its blocks are registered, and the request waits to be scheduled."""
 
     request: str
     """The request."""
     tokens: NonNegativeInt | None = None
-    """How many tokens, the hit included, are right; by default all of them. With other groups than
-    one of full attention it is all or none: 0."""
+    """Number of valid tokens, including the hit; by default all. Unless the only group is full
+    attention, all or 0."""
     do: Literal["loaded"] = "loaded"
 
     __pydantic_config__ = STRICT
@@ -475,7 +477,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Preempt:
-    """Take a running request's blocks away; it waits to be scheduled again."""
+    """Preempt a running request: its blocks are freed, and it waits to be scheduled again."""
 
     request: str
     """The request."""
@@ -486,13 +488,13 @@ class Preempt:
 
 @dataclass(frozen=True)
 class Finish:
-    """A request ends, or is aborted; its blocks are freed."""
+    """End or abort a request; its blocks are freed."""
 
     request: str
     """The request."""
     sending: bool = False
-    """Whether a KV connector still sends its blocks, or loads them: they are freed when that is
-    done (`Sent`). vLLM: ``delay_free_blocks``."""
+    """Whether a KV connector still sends or loads its blocks: they are freed by ``sent``. vLLM:
+    ``delay_free_blocks``."""
     do: Literal["finish"] = "finish"
 
     __pydantic_config__ = STRICT
@@ -500,7 +502,7 @@ class Finish:
 
 @dataclass(frozen=True)
 class Sent:
-    """The KV connector is done with the blocks of a request that has ended: they are freed."""
+    """The KV connector has sent the blocks of an ended request: they are freed."""
 
     request: str
     """The request."""
@@ -511,19 +513,18 @@ class Sent:
 
 @dataclass(frozen=True)
 class Hold:
-    """Something outside, such as a KV connector that stores blocks, holds registered blocks.
-
-    Nobody gets them until they are released. vLLM: ``BlockPool.touch``.
+    """Hold registered blocks from outside the manager, as a KV connector does that stores them.
+    They are not reallocated until released. vLLM: ``BlockPool.touch``.
     """
 
     request: str
     """The request whose prefix names the blocks."""
     group: NonNegativeInt
-    """The group, an index."""
+    """Index of the group."""
     blocks: tuple[NonNegativeInt, ...]
-    """Blocks of the prefix, by position; of several copies the one that lookup finds."""
+    """Blocks of the prefix, by position; of several copies, the one that a lookup finds."""
     holder: str = "connector"
-    """Who holds them."""
+    """A name for the holder."""
     do: Literal["hold"] = "hold"
 
     __pydantic_config__ = STRICT
@@ -531,12 +532,12 @@ class Hold:
 
 @dataclass(frozen=True)
 class Take:
-    """Something outside takes free blocks. vLLM: ``BlockPool.get_new_blocks``."""
+    """Take free blocks from outside the manager. vLLM: ``BlockPool.get_new_blocks``."""
 
     blocks: PositiveInt | None = None
-    """How many, at most; by default all that are free."""
+    """Maximum number of blocks; by default all free ones."""
     holder: str = "connector"
-    """Who takes them."""
+    """A name for the holder."""
     do: Literal["take"] = "take"
 
     __pydantic_config__ = STRICT
@@ -544,10 +545,10 @@ class Take:
 
 @dataclass(frozen=True)
 class Release:
-    """All that is held from outside, or taken, is given back, the last block first."""
+    """Free all blocks that are held or taken from outside, the last one first."""
 
     holder: str = "connector"
-    """Who held it."""
+    """The name of the holder."""
     do: Literal["release"] = "release"
 
     __pydantic_config__ = STRICT
@@ -555,14 +556,14 @@ class Release:
 
 @dataclass(frozen=True)
 class Evict:
-    """Unregister blocks, as when a connector reports them invalid. vLLM: ``evict_blocks``."""
+    """Unregister blocks, as if a KV connector reported them invalid. vLLM: ``evict_blocks``."""
 
     request: str
     """The request whose prefix names the blocks."""
     group: NonNegativeInt
-    """The group, an index."""
+    """Index of the group."""
     blocks: tuple[NonNegativeInt, ...]
-    """Blocks of the prefix, by position; all cached copies go."""
+    """Blocks of the prefix, by position; all cached copies are evicted."""
     do: Literal["evict"] = "evict"
 
     __pydantic_config__ = STRICT
@@ -579,7 +580,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class NewStep:
-    """The engine's next step starts. It starts by itself when a request is scheduled again."""
+    """Start the engine's next step. Scheduling a request a second time starts it as well."""
 
     do: Literal["new_step"] = "new_step"
 
@@ -588,7 +589,7 @@ class NewStep:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of the oldest step in flight arrive."""
+    """Deliver the results of the oldest step in flight."""
 
     do: Literal["results"] = "results"
 
@@ -597,31 +598,34 @@ class Results:
 
 @dataclass(frozen=True)
 class Expect:
-    """What must be so now. It calls nothing; what is left out is not expected."""
+    """State an expectation; nothing is called. Omitted fields are not checked, and an expectation
+    that is not met makes the history diverge.
+    """
 
     request: str
     """The request."""
     hit: NonNegativeInt | None = None
-    """The tokens that its last lookup found."""
+    """The hit of its last lookup, in tokens."""
     state: Literal["waiting", "loading", "running", "sending", "finished"] | None = None
-    """Whether it was admitted (running, loading) or not (waiting), or has ended."""
+    """Its state: not admitted (waiting), admitted (running, loading), or ended (sending,
+    finished)."""
     computed: NonNegativeInt | None = None
-    """Its computed tokens."""
+    """Its number of computed tokens."""
     tables: tuple[tuple[NonNegativeInt, ...], ...] | None = None
     """Its block tables, one per group; 0 is the null block."""
     cached: tuple[tuple[NonNegativeInt, ...], ...] | None = None
-    """For each group, the positions of the full blocks of its tokens that are registered, whoever
+    """For each group, the positions of its full blocks that are registered, whichever request
     computed them."""
     free: tuple[NonNegativeInt, ...] | None = None
-    """The free blocks that are reused next, in order; as many as are given."""
+    """The first blocks of the free queue, in order."""
     queries: NonNegativeInt | None = None
-    """The tokens that statistics count as looked up since the history began."""
+    """Tokens looked up since the start of the history, according to the statistics."""
     hits: NonNegativeInt | None = None
-    """The tokens that statistics count as found since the history began."""
+    """Tokens hit since the start of the history, according to the statistics."""
     stored: NonNegativeInt | None = None
-    """The blocks that events report as stored since the history began."""
+    """Blocks stored since the start of the history, according to the events."""
     removed: NonNegativeInt | None = None
-    """The blocks that events report as removed since the history began."""
+    """Blocks removed since the start of the history, according to the events."""
     do: Literal["expect"] = "expect"
 
     __pydantic_config__ = STRICT
@@ -648,12 +652,12 @@ Step: TypeAlias = (
 
 @dataclass(frozen=True)
 class History:
-    """What a scheduler asks of a manager over time."""
+    """A scheduler's requests to a manager over time."""
 
     engine: EngineConfiguration
     """The configuration."""
     requests: dict[str, RequestInput]
-    """The requests by name. They arrive when a step first names them."""
+    """The requests by name. A request arrives when a step first names it."""
     steps: tuple[Annotated[Step, Field(discriminator="do")], ...]
     """The steps, in order."""
     about: str = field(default="", compare=False)
@@ -661,7 +665,7 @@ class History:
     hits: dict[LookaheadHorizon, tuple[NonNegativeInt, ...]] = field(
         default_factory=dict, compare=False
     )
-    """For frozen vectors: the hit, in tokens, that each lookup is due, in order, by the lookahead
+    """For frozen vectors: the expected hit of each lookup, in tokens and in order, by lookahead
     horizon. Other policies are those of the newest release."""
 
     __pydantic_config__ = STRICT

@@ -43,112 +43,108 @@ DRAFT_HEADS = ("eagle", "eagle3", "mtp")
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers of a model that are of one sort."""
+    """The layers of one kind."""
 
     count: PositiveInt = 1
-    """How many there are."""
+    """Number of layers."""
     size: PositiveInt = 1
-    """How much a token, or a state, takes, against the smallest: key-value heads."""
+    """Relative size of a token or state, in key-value heads."""
     keeps: Literal["keys and values", "latents", "hidden states"] = "keys and values"
-    """What they keep of a token."""
+    """What they cache for a token."""
     padding: NonNegativeInt = 0
-    """Bytes of a page that hold nothing. vLLM: in ``page_size_padded``."""
+    """Padding bytes per page. vLLM: in ``page_size_padded``."""
     alignment: PositiveInt = 1
-    """Bytes that the distance of blocks is a multiple of. vLLM: ``block_stride_alignment``."""
+    """Alignment of the block stride, in bytes. vLLM: ``block_stride_alignment``."""
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class HostPool:
-    """A second pool, in host memory, that backs the pages of sparse attention. vLLM: HiSparse.
-
-    What is computed is written to pages on the device and from there to the host. Prefixes are
-    found on the host, and pages on the device are given up when they are there as well.
+    """A second pool in host memory for sparse attention. vLLM: HiSparse, from 0.33 on. Pages are
+    written on the device and copied to the host. Prefixes are looked up on the host, and a page on
+    the device is freed once the host has it.
     """
 
     num_blocks: PositiveInt
-    """Blocks in the pool, its null block included."""
+    """Number of blocks in the pool, including its null block."""
     hot_blocks: PositiveInt = 2
-    """Blocks on the device into which a request fetches what it reads from the host."""
+    """Number of blocks on the device into which a request fetches what it reads from the host."""
     resident_groups: PositiveInt = 1
-    """Groups of layers that have pages on the device."""
+    """Number of groups of layers with pages on the device."""
     writes_through: bool = True
-    """Whether each step writes its rows to the host; else whole pages are copied when they are
-    full. vLLM: ``eager_host_mirror``."""
+    """Whether each step writes its tokens to the host; else pages are copied when full. vLLM:
+    ``eager_host_mirror``."""
     delay: NonNegativeInt = 0
-    """How many steps later than it could be a transfer, or a load, is reported as done."""
+    """Additional steps until a transfer or load is reported as done."""
     loads: bool = False
-    """Whether a KV connector loads prefixes, which then are on the host."""
+    """Whether a KV connector loads prefixes into host memory."""
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class Connector:
-    """A KV connector: it loads what others have computed, and sends what is computed here.
-
-    vLLM: ``KVConnectorBase_V1``, which consumes.
-    """
+    """A KV connector that loads and sends blocks. vLLM: ``KVConnectorBase_V1`` as a consumer."""
 
     load_failure: Literal["fail", "recompute"] = "recompute"
-    """What becomes of a request whose load has failed: it ends, or computes what it lacks.
-    vLLM: ``kv_load_failure_policy``."""
+    """Whether a request whose load fails ends or recomputes what is missing. vLLM:
+    ``kv_load_failure_policy``."""
     offloads: NonNegativeInt = 0
-    """Blocks of host memory in which it keeps what is computed here, and from which it loads that
-    again, instead of what requests say it has. vLLM: ``SimpleCPUOffloadConnector``."""
+    """Number of blocks of host memory to which computed blocks are offloaded and from which they
+    are loaded, instead of the requests' ``loads``. vLLM: ``SimpleCPUOffloadConnector``, from 0.33
+    on."""
     delay: NonNegativeInt = 0
-    """How many steps later than it could be a copy from or to there is reported as done."""
+    """Additional steps until a copy to or from host memory is reported as done."""
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """The encoder of images. Sizes are in tokens of the prompt. vLLM: ``MultiModalBudget``.
-
-    vLLM gives both at least the tokens of the largest image.
+    """The image encoder; sizes are in prompt tokens. vLLM: ``MultiModalBudget``, which allows at
+    least the tokens of the largest image for both.
     """
 
     budget: PositiveInt
-    """How much of images a step encodes at most. vLLM: ``encoder_compute_budget``."""
+    """Maximum number of image tokens that a step encodes. vLLM: ``encoder_compute_budget``."""
     cache_size: PositiveInt
-    """How much of what it has encoded is kept at most. vLLM: ``encoder_cache_size``."""
+    """Maximum number of image tokens whose encoder output is kept. vLLM: ``encoder_cache_size``."""
     whole_images: bool = False
     """Whether one step computes all tokens of an image. vLLM: ``disable_chunked_mm_input``."""
     ec_connector: bool = False
-    """Whether an encoder cache connector is told of images and of ends. It has no image, and holds
-    nothing. vLLM: ``ECConnectorBase``."""
+    """Whether there is an encoder cache connector, which never has an image or holds a block. vLLM:
+    ``ECConnectorBase``."""
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What a scheduler is started with: KV cache groups and arguments of vLLM."""
+    """The configuration of a scheduler: KV cache groups and arguments of vLLM."""
 
     groups: tuple[Annotated[Group, BeforeValidator(unknown_group_fields)], ...]
-    """KV cache groups; ``eagle`` marks those with draft layers. ``prefill_lookahead`` is left out:
-    the target derives it."""
+    """The KV cache groups; ``eagle`` marks those with draft layers. The target derives
+    ``prefill_lookahead``."""
     num_gpu_blocks: PositiveInt
-    """Blocks in the pool, the null block included."""
+    """Number of blocks in the pool, including the null block."""
     max_model_len: PositiveInt
-    """The longest request, prompt and output, in tokens."""
+    """Maximum length of a request, prompt and output, in tokens."""
     max_num_batched_tokens: PositiveInt
-    """The most tokens that one step computes, of all requests."""
+    """Maximum number of tokens per step, over all requests."""
     max_num_seqs: PositiveInt = 8
-    """The most requests that run at a time."""
+    """Maximum number of running requests."""
     prefix_match_unit: PositiveInt | None = None
-    """Tokens that a block hash covers; by default what the target derives from the groups."""
+    """Tokens per block hash; by default derived by the target from the groups."""
     speculative_method: Method | None = None
     """How drafts are proposed."""
     num_speculative_tokens: NonNegativeInt = 0
-    """Draft tokens that are proposed after each decode step."""
+    """Number of draft tokens proposed after each decode step."""
     num_mtp_modules: PositiveInt = 1
-    """MTP modules that the model has. vLLM: ``num_nextn_predict_layers``."""
+    """Number of MTP modules of the model. vLLM: ``num_nextn_predict_layers``."""
     lookahead_hashes: bool = True
-    """Whether block hashes may cover the tokens that draft layers look ahead.
-    vLLM: not ``disable_lookahead_block_hashes``."""
+    """Whether block hashes may cover the lookahead tokens of draft layers. vLLM: not
+    ``disable_lookahead_block_hashes``."""
     async_scheduling: bool = False
     """Whether the next step is scheduled before the output of the last one is known."""
     v2_model_runner: bool = False
@@ -156,55 +152,56 @@ class Deployment:
     enable_chunked_prefill: bool = True
     """Whether a prompt may be computed in several steps."""
     long_prefill_token_threshold: NonNegativeInt = 0
-    """The most tokens of one prompt in a step while other requests are there; 0 for no limit."""
+    """Maximum number of tokens of one prompt in a step while other requests are waiting or running;
+    0 for no limit."""
     long_prefill_token_threshold_adaptive: bool = False
     """Whether that limit is at least a fair share of ``max_num_batched_tokens``."""
     max_num_scheduled_tokens: PositiveInt | None = None
-    """The most tokens that the scheduler plans in a step, where the model runner adds some of its
-    own; by default ``max_num_batched_tokens``."""
+    """Maximum number of tokens that the scheduler plans per step, if the model runner adds some; by
+    default ``max_num_batched_tokens``."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of the pool's blocks that stay free when a request is admitted beside others."""
+    """The share of the pool's blocks that must stay free when a request is admitted while others
+    run."""
     policy: Literal["fcfs", "priority"] = "fcfs"
-    """Which request is scheduled first, and which is preempted."""
+    """The order in which requests are scheduled and preempted."""
     retention_interval: NonNegativeInt | Literal["dense"] | None = None
-    """Sparse retention in tokens, 0 for the latest boundary only, ``dense`` for all; by default
-    what the target's ``CacheConfig`` has."""
+    """Interval of sparse retention in tokens; 0 for the latest boundary only, ``dense`` for dense
+    retention; by default that of the target's ``CacheConfig``."""
     mamba_checkpoint_alignment: PositiveInt | None = None
-    """Where a step can export Mamba states from inside its chunk."""
+    """A step can export Mamba states inside its chunk at multiples of this number of tokens."""
     mamba_shared_prefix_checkpoint: bool = False
-    """Whether a Mamba state is kept at the end of a prefix that is seen to be shared."""
+    """Whether a Mamba state is kept at the end of a shared prefix."""
     max_loras: PositiveInt | None = None
-    """The most LoRA adapters that the requests of a step have; none are served by default."""
+    """Maximum number of LoRA adapters per step; by default none are served."""
     layers: tuple[Layers, ...] = ()
-    """The layers of each group's sort: the target derives its groups and the pool from them. There
-    is memory for ``num_gpu_blocks`` blocks of each layer. By default the groups are as they are."""
+    """The layers of each group's kind, from which the target derives groups and pool; memory
+    suffices for ``num_gpu_blocks`` blocks per layer. By default ``groups`` are used directly."""
     num_gpu_blocks_override: PositiveInt | None = None
-    """Blocks in the pool, whatever there is memory for; with layers only."""
+    """Number of blocks in the pool regardless of memory; only with ``layers``."""
     ranks: PositiveInt = 1
-    """Pipeline ranks that the layers are spread over; so many steps are in flight at least.
-    vLLM: ``pipeline_parallel_size``."""
+    """Number of pipeline ranks, and minimum number of steps in flight. vLLM:
+    ``pipeline_parallel_size``."""
     rank_blocks: tuple[PositiveInt, ...] = ()
-    """Where ranks have more or less memory: instead of ``num_gpu_blocks``, that of each rank."""
+    """For ranks of different memory: ``num_gpu_blocks`` of each rank."""
     enable_prefix_caching: bool = True
-    """Whether requests share blocks at all."""
+    """Whether requests share blocks."""
     layout: Literal["layers", "blocks"] = "layers"
-    """Whether the pages of a layer, or those of a block, are side by side."""
+    """Whether the pages of a layer or those of a block are contiguous."""
     disable_hybrid_kv_cache_manager: bool = False
-    """Whether layers with windows are kept as those without."""
+    """Whether sliding-window layers are cached like full attention."""
     precisions: tuple[Literal["float32", "fp8"], ...] = ()
-    """In which precision each group keeps keys and values; by default all are alike.
-    vLLM: ``dtype`` and ``kv_quant_mode`` of specs."""
+    """The precision of each group's keys and values; by default the same for all. vLLM: ``dtype``
+    and ``kv_quant_mode`` of specs."""
     decode_context_parallel_size: PositiveInt = 1
-    """Ranks that share the tokens of each block, so that a block has as many times its size."""
+    """Number of ranks that share the tokens of each block, which multiplies the block size."""
     prefill_context_parallel_size: PositiveInt = 1
-    """Ranks that share the tokens of a chunk; each has all of a block."""
+    """Number of ranks that share the tokens of a chunk; each has whole blocks."""
     host: HostPool | None = None
-    """The host's pool, with one group of full attention: that of the layers which choose what is
-    read. vLLM: the indexer's group."""
+    """A second pool in host memory; needs one full-attention group, that of the indexer."""
     connector: Connector | None = None
-    """The KV connector; none by default."""
+    """The KV connector; by default none."""
     encoder: Encoder | None = None
-    """The encoder of images; none are served by default."""
+    """The image encoder; by default no images are served."""
 
     __pydantic_config__ = STRICT
 
@@ -285,81 +282,78 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request as it arrives at a scheduler, and what the model will answer."""
+    """A request and the model's answer to it."""
 
     prompt: TokenIds
-    """The prompt's token ids."""
+    """The token ids of the prompt."""
     output: TokenIds
-    """The tokens that the model samples, in order; the request ends with the last one."""
+    """The token ids that the model samples, in order; the request ends with the last one."""
     arrives: NonNegativeInt = 0
-    """The step before which it arrives, counted from the start, or from the end of ``after``."""
+    """The step before which it arrives, counted from the start or from the end of ``after``."""
     after: str | None = None
-    """The request that has to end first, as with a resend or the next turn."""
+    """The request that must end first, as for a repeated prompt or the next turn."""
     accepted: tuple[NonNegativeInt, ...] = ()
-    """How many drafts are right, of each step that verifies some, in turn and again from the start;
-    none by default."""
+    """The number of accepted drafts of each step that verifies some; the list is repeated. By
+    default none."""
     aborted: PositiveInt | None = None
-    """After how many steps since its arrival the user gives up; never by default."""
+    """The number of steps after its arrival at which it is aborted; by default never."""
     priority: int = 0
-    """The lower, the sooner, where the policy is ``priority``."""
+    """With the policy ``priority``, lower numbers are scheduled first."""
     cache_salt: str | None = None
-    """Keeps the request's blocks apart from those of other salts."""
+    """Requests share blocks only with requests of the same salt."""
     lora_name: str | None = None
-    """The LoRA adapter that it is computed with."""
+    """Its LoRA adapter."""
     after_reset: bool = False
-    """Whether the prefix cache is reset before it arrives, as when weights change. What runs then
-    starts again. vLLM: ``reset_prefix_cache(reset_running_requests=True)``."""
+    """Whether the prefix cache is reset before it arrives, as for a weight update; running requests
+    restart. vLLM: ``reset_prefix_cache(reset_running_requests=True)``."""
     loads: NonNegativeInt = 0
-    """How many tokens of its prompt a KV connector has. It is asked until it has loaded once."""
+    """Number of tokens of its prompt that a KV connector has. It is asked until it has loaded
+    once."""
     load_fails: bool = False
-    """Whether the connector reports that the load of all of them has failed. vLLM:
-    ``failed_recving``."""
+    """Whether the whole load fails. vLLM: ``failed_recving``."""
     load_steps: NonNegativeInt | None = None
-    """How many steps after the one in which the load begins it is over, while the request waits; by
-    default the request's first step loads what it has not, but for the last token. Not with a host
-    pool, where ``delay`` says it."""
+    """Number of steps that the load takes, during which the request waits; by default the request's
+    first step loads what is missing, except the last token. With a host pool, ``delay`` determines
+    it."""
     invalid_blocks: tuple[NonNegativeInt, ...] = ()
-    """The blocks, by their positions in the prompt, whose load fails. vLLM:
-    ``invalid_block_ids``."""
+    """The blocks whose load fails, by position in the prompt. vLLM: ``invalid_block_ids``."""
     invalid_steps: NonNegativeInt | None = None
-    """How many steps after the one in which the load begins these are reported; by default together
-    with its end, and never later. Only where the request waits for its load."""
+    """Number of steps from the start of the load until ``invalid_blocks`` are reported; by default
+    at its end. Only if the request waits for its load."""
     send_steps: NonNegativeInt | None = None
-    """How many steps after its end a KV connector has sent its blocks, which are held until then;
-    by default it sends none."""
+    """Number of steps after its end during which a KV connector sends its blocks, which stay held;
+    by default none are sent."""
     skip_reading_prefix_cache: bool = False
-    """Whether the request takes no hits and loads nothing, as with prompt logprobs. Others are
-    served what it computes."""
+    """Whether the request takes no hits and loads nothing, as with prompt logprobs. Other requests
+    can hit what it computes."""
     images: tuple[Image, ...] = ()
-    """Images in its prompt, in the order of their offsets; in a session also those of the inputs
-    before it."""
+    """Images in its prompt, ordered by offset; in a session including those of earlier inputs."""
     embeddings: tuple[Embeddings, ...] = ()
-    """Tokens of its prompt that come as embeddings, in the order of their offsets; their ids in
-    ``prompt`` are 0. vLLM: ``Request.prompt_embeds``, and ``prompt_is_token_ids`` of the others."""
+    """Tokens of its prompt given as embeddings, ordered by offset; their ids in ``prompt`` are 0.
+    vLLM: ``Request.prompt_embeds`` and ``prompt_is_token_ids``."""
     past_end: TokenIds = ()
-    """What the model would sample if it went on. Drafts of it may be right, and steps in flight may
-    compute some of it; the user gets none of it."""
+    """The tokens that the model would sample after the end. They may be drafted and accepted, or
+    computed by steps in flight, but are never delivered, kept or found."""
     stop: bool = False
-    """Whether the last token of ``output`` is a stop token, so that nobody knows before it is
-    sampled that the request ends; else it ends as it has all tokens that it may have. vLLM:
-    ``SamplingParams.stop_token_ids``, and ``max_tokens``."""
+    """Whether the last token of ``output`` is a stop token, which the scheduler cannot foresee;
+    else the request ends by ``max_tokens``. vLLM: ``SamplingParams.stop_token_ids``."""
     min_tokens: NonNegativeInt = 0
-    """How many tokens the user wants at least. More than ``output`` has only where the longest
-    request leaves no room for them. vLLM: ``SamplingParams.min_tokens``."""
+    """Minimum number of output tokens; greater than the length of ``output`` only if
+    ``max_model_len`` cuts it. vLLM: ``SamplingParams.min_tokens``."""
     session: str | None = None
-    """The streaming session of which it is an input; those of a session come in turn. The next one
-    goes on with all tokens of this one but the last, which is discarded. vLLM:
-    ``Request.resumable``."""
+    """The streaming session that it is an input of. The prompt of each input begins with the
+    previous input's prompt and output except its last token, which is discarded; the session holds
+    its blocks in between. vLLM: ``Request.resumable``."""
     grammar_steps: NonNegativeInt | None = None
-    """How many steps after its arrival the grammar of its structured output is ready, until when it
-    waits; by default it has none. The grammar accepts ``output``, and ``past_end`` after that.
-    vLLM: ``SamplingParams.structured_outputs``."""
+    """Number of steps after its arrival until the grammar of its structured output is ready; until
+    then the request waits without blocking others. By default it has no grammar. The grammar
+    accepts ``output`` followed by ``past_end``. vLLM: ``SamplingParams.structured_outputs``."""
     valid_drafts: tuple[NonNegativeInt, ...] = ()
-    """How many drafts its grammar accepts, of each step that proposes some, in turn and again from
-    the start; all by default. Those that are right are among them."""
+    """The number of drafts that its grammar accepts, of each step that proposes some, at least the
+    accepted ones; the list is repeated. By default all."""
     open_steps: NonNegativeInt = 0
-    """How many steps after its end the user of its session says that there is no more input, and
-    ends it; by default together with this input. Of the last input only."""
+    """For the last input of a session, the number of steps after its end until the user closes the
+    session."""
 
     __pydantic_config__ = STRICT
 
@@ -427,56 +421,56 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Pause:
-    """A time in which the engine is paused, as for an update of weights. vLLM: ``PauseState``."""
+    """A pause of the engine, as for a weight update. vLLM: ``PauseState``."""
 
     at: NonNegativeInt
     """The step before which it begins, counted from the start."""
     steps: PositiveInt
-    """How many steps it takes."""
+    """Number of steps."""
     finishes_running: bool = False
-    """Whether requests that run go on, and only those that wait are kept waiting."""
+    """Whether running requests continue and only waiting ones are paused."""
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class Reset:
-    """The prefix cache is to be reset, as after an update of weights. vLLM: ``reset_prefix_cache``.
-
-    Where what runs starts again, it waits until nothing is loaded or sent, as vLLM demands.
+    """A reset of the prefix cache, as after a weight update. vLLM: ``reset_prefix_cache``. If
+    running requests restart, it waits until nothing is being loaded or sent, as vLLM requires.
     """
 
     at: NonNegativeInt
-    """The step before which it comes, counted from the start."""
+    """The step before which it happens, counted from the start."""
     reset_running_requests: bool = False
-    """Whether all that runs starts again; else nothing is reset while a block is held."""
+    """Whether running requests restart; else nothing is reset while a block is held."""
     reset_connector: bool = False
-    """Whether a KV connector is to forget what it has of before, too."""
+    """Whether the KV connector must also forget its content."""
     connector_refuses: bool = False
-    """Whether the connector answers that it could not."""
+    """Whether the connector reports a failure."""
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class SchedulerHistory:
-    """What arrives at a scheduler over time."""
+    """The requests that arrive at a scheduler over time."""
 
     deployment: Deployment
-    """What the scheduler is started with."""
+    """The configuration of the scheduler."""
     requests: dict[str, Arrival]
-    """The requests by name; those of one step arrive in this order."""
+    """The requests by name; those that arrive before the same step arrive in this order."""
     pauses: tuple[Pause, ...] = ()
-    """When the engine is paused; those that begin earlier come first."""
+    """When the engine is paused, ordered by start."""
     resets: tuple[Reset, ...] = ()
-    """When the prefix cache is reset, besides before requests with ``after_reset``."""
+    """When the prefix cache is reset, in addition to ``after_reset`` of requests. Such histories
+    get no pytest case."""
     encoder_resets: tuple[NonNegativeInt, ...] = ()
-    """The steps before which the encoder's cache is reset, as when weights change, whatever runs.
-    vLLM: ``reset_encoder_cache``."""
+    """The steps before which the encoder cache is reset while requests run, as for a weight update;
+    partly computed images are encoded again. vLLM: ``reset_encoder_cache``."""
     about: str = field(default="", compare=False)
     """What the history shows, for readers."""
     kind: Literal["scheduler"] = "scheduler"
-    """Tells it from a history of a manager."""
+    """Marks a history of a scheduler."""
     version: Literal[1] = 1
     """The version of this format."""
 
