@@ -79,13 +79,13 @@ def facts(found: Diagnosis) -> list[str]:
         lines.append("the language model of a multimodal model: prompts have no images")
     if wanted.model.quantized_cache:
         lines.append(
-            "how the model's quantization stores keys and values is left out; --kv-cache-dtype "
-            "says it"
+            "how the model's quantization stores keys and values is not derived; --kv-cache-dtype "
+            "sets it"
         )
     if wanted.cut:
         lines.append(
-            f"the greatest length is taken to be {told['max_model_len']}, not "
-            f"{wanted.model.greatest_length}; --max-model-len says another"
+            f"the maximum length is taken to be {told['max_model_len']}, not "
+            f"{wanted.model.greatest_length}; --max-model-len sets it"
         )
     return lines
 
