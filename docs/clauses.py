@@ -15,8 +15,8 @@ from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, IN_VLLM, Basis, Claim, basis
 
 PROVED_FOR = (
-    "all block sizes, windows, alignments and positions; of several groups, what holds of each of "
-    "them, while the step from there to any number of groups is an argument in words"
+    "all block sizes, windows, alignments and positions; for several groups, what holds for each "
+    "of them, while the step to any number of groups is an informal argument"
 )
 """How far the theorems reach, in README's words."""
 
@@ -40,9 +40,9 @@ def _overview() -> str:
         [
             "# The clauses",
             "",
-            "Each claim is one sentence under a stable name. It is stated by clauses, functions "
-            "of `spec/`, has a theorem of the same name, and is judged on vLLM's real code by a "
-            "check of the same name. Its page says what the theorem covers.",
+            "Each claim is one sentence with a stable name. It is stated by clauses, functions "
+            "of `spec/`, and has a theorem and a check on vLLM's real code of the same name. Its "
+            "page says what the theorem covers.",
             "",
             "| number | claim | sentence | a violation is |",
             "|---|---|---|---|",
@@ -52,13 +52,12 @@ def _overview() -> str:
             "",
             f"{how_many_are_proved()}",
             "",
-            "A clause is *proved* when a solver sees it in the theorem of each claim that cites "
-            "it, and with each single-point change of its code that means something else some "
-            "theorem is no longer proved. One of which a solver sees only a part is *tested*: "
-            "there are changes that no theorem notices, and tests do. One that takes a whole "
-            "configuration, or gives a range or a list, is *executable*: it runs on ints only, "
-            "and is tested. Tests derive these labels from what the solvers are asked, and from "
-            "the changes (`python -m hitproof.conformance.spec_mutants`).",
+            "A clause is *proved* if the solvers see it in the theorem of each claim that cites "
+            "it, and every single-point mutant of it that is not equivalent makes some theorem "
+            "fail. It is *tested* if the solvers see only a part of it, so that some mutants are "
+            "caught by tests only. It is *executable* if it takes a whole configuration, or "
+            "returns a range or a list: it runs on ints only, and is tested. Tests derive these "
+            "labels (`python -m hitproof.conformance.spec_mutants`).",
             "",
             "| clause | basis | of the claims |",
             "|---|---|---|",
@@ -73,8 +72,8 @@ def how_many_are_proved() -> str:
     clauses = {clause for claim in CLAIMS.values() for clause in claim.clauses}
     rest = sorted(each.__name__ for each in clauses if basis(each) is not Basis.PROVED)
     return (
-        f"{len(clauses) - len(rest)} of {len(clauses)} clauses are proved; {len(rest)} run and are "
-        f"tested, not proved: {', '.join(rest)}"
+        f"{len(clauses) - len(rest)} of {len(clauses)} clauses are proved; the remaining "
+        f"{len(rest)} clauses are tested, not proved: {', '.join(rest)}"
     )
 
 

@@ -65,9 +65,9 @@ def row() -> str:
         for run in runs()
     )
     return (
-        f"{_ROW} faults that are put into vLLM's own code are noticed ([`hitproof selftest`]"
-        f"(docs/pages/commands/selftest.md)) | of samples of the generated faults, without those "
-        f"that are equivalent: {said} |"
+        f"{_ROW} faults injected into vLLM's own code are caught ([`hitproof selftest`]"
+        f"(docs/pages/commands/selftest.md)) | of samples of the generated faults, without "
+        f"equivalent ones: {said} |"
     )
 
 

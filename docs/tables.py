@@ -86,7 +86,7 @@ def _hit(model: Model, eagle: bool) -> Explanation | None:
 
 def limits() -> str:
     """What is not judged, by what has the limit."""
-    lines = ["| | limit | printed where it is asked for |", "|---|---|---|"]
+    lines = ["| | limit | printed sentence |", "|---|---|---|"]
     previous = ""
     for limit in LIMITS.values():
         said = f"*{limit.refusal}*" if limit.refusal else ""
@@ -101,8 +101,8 @@ def codes() -> str:
     lines = [
         "# Codes of divergences",
         "",
-        "A code says what a finding is a case of. It is stable: ledgers and other tools refer to "
-        "it. The sentence of a finding is made of its code and the values of its parameters.",
+        "A code is a stable name for what is wrong, to which ledgers and other tools refer. The "
+        "sentence of a finding is derived from its code and the values of its parameters.",
     ]
     for code, meaning in sorted(MEANINGS.items()):
         lines += ["", f"## {code}", "", *_meaning(meaning)]
@@ -116,7 +116,7 @@ def sanity_rules() -> str:
         "",
         "A finding contradicts a [claim of the spec](clauses.md) or one of these rules. A claim is "
         "derived from what attention needs, and has a theorem. A sanity rule is expected of a "
-        "sound engine, for the reason given here; nothing is proved about it.",
+        "sound engine for the stated reason; nothing is proved about it.",
     ]
     for rule in RULES.values():
         codes = [code for code, meaning in sorted(MEANINGS.items()) if rule.name in meaning.claims]
@@ -134,7 +134,7 @@ def _meaning(meaning: Meaning) -> Iterator[str]:
     yield ""
     claims = [_claim(name) for name in meaning.claims]
     claims += ["the claim that a check is about"] * meaning.any_claim
-    yield f"Sentence: `{meaning.sentence}`. It contradicts: {', '.join(claims)}."
+    yield f"Sentence: `{meaning.sentence}`. Contradicts: {', '.join(claims)}."
     if meaning.parameters:
         yield ""
         yield "| parameter | about | values |"
@@ -151,7 +151,7 @@ def _claim(name: str) -> str:
 def _parameter(parameter: Parameter) -> str:
     free = isinstance(parameter.phrases, str)
     values = "any name" if free else ", ".join(f"`{value}`" for value in parameter.phrases)
-    more = "; may be left out" if parameter.optional else ""
+    more = "; optional" if parameter.optional else ""
     return f"| `{parameter.name}` | {parameter.about} | {values}{more} |"
 
 
@@ -160,9 +160,10 @@ def policies() -> str:
     lines = [
         "# Policies",
         "",
-        "Releases also differ on purpose. Where they do, the spec has a named parameter, and "
-        "`hitproof check` judges a target by the values that it shows, and says "
-        "[what they cost](commands/policies.md#what-a-policy-costs) against the best ones.",
+        "Releases also differ on purpose. For each such difference the spec has a named "
+        "parameter. `hitproof check` detects a target's values, judges by them, and reports "
+        "[the hits that they lose](commands/policies.md#what-a-policy-costs) compared with the "
+        "best ones.",
         "",
     ]
     for policy in POLICIES.values():

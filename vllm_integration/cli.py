@@ -34,8 +34,8 @@ from hitproof.vllm_integration.verdict import Verdict
 
 app = typer.Typer(
     name="hitproof",
-    help="A formally checked specification of vLLM's prefix cache, and the gate that judges "
-    "vLLM's real code against it.\n\n" + EXIT_CODES,
+    help="A formally checked specification of vLLM's prefix cache, and a gate that judges "
+    "vLLM's real code by it.\n\n" + EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
