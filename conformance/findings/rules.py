@@ -122,12 +122,12 @@ _PLANNING: dict[Rule, tuple[str, tuple[str, ...]]] = {
         _GROUPS,
     ),
     Rule.PAGE_SIZE: (
-        "Pages are made equal by enlarging the smaller ones, so the largest is enough for all.",
+        "Pages are made equal by enlarging the smaller ones, so the largest suffices for all.",
         ("unify_kv_cache_spec_page_size",),
     ),
     Rule.APART: (
-        "Blocks with different numbers are handed out to different requests, each of which "
-        "overwrites its own.",
+        "Blocks with different numbers are allocated to different requests, which overwrite each "
+        "other.",
         _GROUPS,
     ),
     Rule.ALIGNED: ("Kernels address blocks by a stride in whole elements of a layer.", _GROUPS),
@@ -148,18 +148,18 @@ _PLANNING: dict[Rule, tuple[str, tuple[str, ...]]] = {
     ),
     Rule.PADDING: (
         "A grouping with less padding exists for any layers: groups of one layer have none in "
-        "pages of one size. How little is enough is our choice; vLLM's own heuristic is about the "
+        "pages of one size. The threshold is hitproof's choice; vLLM's own heuristic concerns the "
         "same quantity.",
         _GROUPS,
     ),
     Rule.LONG_REQUESTS: (
-        "Only the groups of full attention grow with a request, and their padding decides how long "
-        "a request fits. How little is enough is our choice.",
+        "Only full-attention groups grow with a request, and their padding determines how long a "
+        "request fits. The threshold is hitproof's choice.",
         _GROUPS,
     ),
     Rule.FILLED_BLOCKS: (
-        "Each group takes a block of its own, so groups that fit into one block together take "
-        "several times the memory.",
+        "Each group takes its own block, so groups that would fit into one block take several "
+        "times the memory.",
         _GROUPS,
     ),
     Rule.FEW_GROUPS: (
@@ -180,63 +180,62 @@ RULES: dict[str, SanityRule] = {
         SanityRule(
             "allowed_call_raises_nothing",
             "A call that its callers may make raises no exception.",
-            "An exception of the scheduler or the cache manager ends the engine, and with it all "
-            "requests. Where the call is one that a check makes, the finding is booked under the "
-            "claim that the check is about, since there is no answer that could keep it.",
+            "An exception of the scheduler or the cache manager crashes the engine, and with it "
+            "all requests. If a check makes the call, the finding is booked under that check's "
+            "claim, since there is no answer that could satisfy it.",
             ("Scheduler.schedule", "KVCacheManager.allocate_slots"),
         ),
         SanityRule(
             "target_behaves_as_its_release",
-            "What is observed of a target is what the reference implementation of its release "
-            "gives.",
-            "A difference that breaks no claim is no fault. It is shown so that the author of a "
-            "change of policy sees it.",
+            "A target behaves as the reference implementation with its release's policies.",
+            "A difference that violates no claim is not a fault. It is shown so that a change of "
+            "policy is noticed.",
             ("KVCacheManager",),
         ),
         SanityRule(
             "skipping_request_reads_no_hit",
             "A request that skips reading the prefix cache takes no hit.",
-            "It needs what only a computed token has, such as its prompt log probabilities or its "
-            "pooled output. The spec says which hits are valid, not who wants one.",
+            "It needs values that only computed tokens have, such as prompt log probabilities or "
+            "pooled output. The spec says which hits are valid, not which are wanted.",
             ("Request.skip_reading_prefix_cache", "KVCacheManager.get_computed_blocks"),
         ),
         SanityRule(
             "step_reads_what_was_computed",
-            "Where attention reads, or a Mamba layer resumes, a step finds what was computed of "
+            "Where attention reads, or a Mamba layer resumes, a step finds what was computed from "
             "the request's own tokens.",
             "Attention reads the keys and values of these tokens (`attends`, `reads_state`). The "
-            "claims demand it of hits; this demands it of what a KV connector has loaded, and of "
-            "steps that go on after drafts were rejected.",
+            "claims require it of hits; this rule requires it of loads by a KV connector, and of "
+            "steps after rejected drafts.",
             ("Scheduler.schedule", "KVCacheManager.remove_skipped_blocks"),
         ),
         SanityRule(
             "step_writes_its_own_pages",
             "A step writes each page through one entry of one block table, and never the null "
             "page.",
-            "Two writers of one page overwrite each other, and what is written into the null page "
-            "is lost. The claims on the pool are about its operations, not about steps.",
+            "Two writers of one page overwrite each other, and writes to the null page are lost. "
+            "The claims on the pool are about its operations, not about steps.",
             ("Scheduler.schedule", "KVCacheManager.allocate_slots"),
         ),
         SanityRule(
             "page_in_use_is_left_alone",
-            "A page that a planned step or a transfer still reads or writes is not given up, and "
+            "A page that a scheduled step or a transfer still reads or writes is not freed, and "
             "nothing else writes it.",
-            "Steps in flight and transfers hold no references that the pool knows of, so it is the "
-            "scheduler that must wait for them.",
+            "The pool does not count references of steps in flight and transfers, so the "
+            "scheduler must wait for them.",
             ("Scheduler.update_from_output", "KVConnectorBase_V1.get_finished"),
         ),
         SanityRule(
             "unwritten_bytes_are_numbers",
-            "What attention reads of a page before it is written is finite in its format, and "
-            "zeroing spares what is cached.",
-            "Attention reads whole pages and weighs what is not computed yet by 0; 0 times NaN is "
-            "NaN. The spec speaks of tokens, not of bytes.",
+            "Unwritten parts of a page that attention reads are finite in its format, and zeroing "
+            "spares what is cached.",
+            "Attention reads whole pages and weights what is not computed yet by 0; 0 times NaN "
+            "is NaN. The spec is about tokens, not bytes.",
             ("KVCacheManager.take_new_block_ids", "GPUModelRunner._zero_block_ids"),
         ),
         SanityRule(
             "cascade_reads_shared_blocks",
-            "The blocks that are counted as a common prefix head the table of every running "
-            "request.",
+            "The blocks counted as a common prefix are the first of every running request's block "
+            "table.",
             "Cascade attention reads them once for all requests of a step.",
             ("KVCacheManager.get_num_common_prefix_blocks",),
         ),
@@ -244,37 +243,37 @@ RULES: dict[str, SanityRule] = {
             "request_holds_only_what_it_reads",
             "A request holds no block that none of its steps reads again.",
             "A window, a chunk and a Mamba state need a bounded number of blocks, and vLLM frees "
-            "the others as it goes. The spec says what must be kept, not what must be given up.",
+            "the others on the way. The spec says what must be kept, not what must be freed.",
             ("KVCacheManager.remove_skipped_blocks",),
         ),
         SanityRule(
             "reserved_blocks_stay_free",
             "A request that waits for a load is admitted only where the reserved blocks stay free.",
-            "The scheduler reserves them so that running requests are not preempted while the load "
-            "takes place.",
+            "The scheduler reserves them so that running requests are not preempted during the "
+            "load.",
             ("Scheduler._inflight_prefill_reserved_blocks", "KVCacheManager.allocate_slots"),
         ),
         SanityRule(
             "free_blocks_are_taken_as_asked",
-            "What takes blocks from outside the manager gets the first ones of the free queue, as "
-            "many as it asks for.",
+            "A caller that takes blocks from outside the manager gets the first ones of the free "
+            "queue, as many as requested.",
             "KV connectors take blocks from the pool and give them back. The claims are about the "
             "order in which a request gets them.",
             ("BlockPool.get_new_blocks", "BlockPool.get_num_free_blocks"),
         ),
         SanityRule(
             "ended_request_leaves_nothing",
-            "When a request has ended, nothing of it is kept: no block, no encoded image, no entry "
-            "under its name.",
-            "What is left makes the cache or the memory smaller until the engine restarts.",
+            "When a request has ended, nothing of it is kept: no block, no encoded image, no "
+            "entry under its id.",
+            "Leftovers shrink the cache or the memory until the engine restarts.",
             ("KVCacheManager.free", "Scheduler._free_request", "EncoderCacheManager.free"),
         ),
         SanityRule(
             "connector_is_handed_the_blocks_of_its_tokens",
-            "A KV connector is handed exactly the blocks and states of the tokens that it stores "
+            "A KV connector is given exactly the blocks and states of the tokens that it stores "
             "or loads.",
-            "It copies what it is handed under the keys of these tokens, and the two are not "
-            "compared afterwards.",
+            "It copies these blocks under the keys of the tokens, and the two are not compared "
+            "afterwards.",
             (
                 "KVCacheManager.get_block_ids_for_computed_tokens",
                 "KVCacheManager.take_boundary_state_offloads",
@@ -283,9 +282,9 @@ RULES: dict[str, SanityRule] = {
         ),
         SanityRule(
             "failed_load_is_never_delivered",
-            "No token that is computed from a failed load reaches the user.",
-            "A KV connector reports blocks whose load has failed together with the output of the "
-            "step that read them.",
+            "No token computed from a failed load reaches the user.",
+            "A KV connector reports blocks whose load failed together with the output of the step "
+            "that read them.",
             (
                 "KVConnectorBase_V1.get_block_ids_with_load_errors",
                 "Scheduler._handle_invalid_blocks",
@@ -293,24 +292,24 @@ RULES: dict[str, SanityRule] = {
         ),
         SanityRule(
             "reset_forgets_everything",
-            "A reset forgets all that was cached before it, also in the KV connector where that is "
-            "asked for, and says truly whether it did.",
-            "It is called after an update of the weights, when everything that was cached is "
-            "wrong. The claims on keys are about the pool alone.",
+            "A reset clears everything that was cached before it, on request also in the KV "
+            "connector, and reports correctly whether it succeeded.",
+            "It is called after a weight update, when everything cached is stale. The claims on "
+            "keys are about the pool alone.",
             ("Scheduler.reset_prefix_cache", "KVConnectorBase_V1.reset_cache"),
         ),
         SanityRule(
             "events_describe_the_cache",
-            "The events of a step lead from what was cached before it to what is cached after it, "
-            "and those about a hit name each of its blocks once.",
-            "Routers and external caches know the cache by its events alone.",
+            "The events of a step, applied to what was cached before it, give what is cached "
+            "after it, and those about a hit name each of its blocks once.",
+            "Routers and external caches know the cache only by its events.",
             ("KVCacheManager.take_events", "BlockPool.take_events"),
         ),
         SanityRule(
             "statistics_count_what_happened",
-            "Statistics, usage and estimates are what happened: lookups, requests, drafts, cached "
+            "Statistics, usage and estimates are correct: lookups, requests, drafts, cached "
             "tokens and blocks in use.",
-            "People and autoscalers act on them.",
+            "Operators and autoscalers act on them.",
             (
                 "KVCacheManager.usage",
                 "KVCacheManager.record_prefix_cache_stats",
@@ -321,81 +320,82 @@ RULES: dict[str, SanityRule] = {
         ),
         SanityRule(
             "accepted_request_finishes",
-            "A request that start-up has room for and that is accepted computes new tokens until "
-            "it ends.",
-            "Nothing else ends it, and requests behind it wait as long.",
+            "An accepted request that fits computes new tokens until it ends.",
+            "Nothing else ends it, and requests behind it wait.",
             ("Scheduler.schedule", "Scheduler.add_request"),
         ),
         SanityRule(
             "sampled_token_is_delivered_once",
             "Each token that is sampled for a request and accepted is delivered once, in order.",
-            "The user's output is these tokens.",
+            "These tokens are the user's output.",
             ("Scheduler.update_from_output",),
         ),
         SanityRule(
             "model_runner_is_told_what_is_so",
-            "The model runner is told the tokens, the number of drafts and, once, the end of each "
-            "request as they are.",
-            "It keeps states of its own that follow what it is told, and computes by them.",
+            "The model runner is told correctly the tokens, the number of drafts and, once, the "
+            "end of each request.",
+            "It computes from its own copy of this state.",
             ("SchedulerOutput", "GPUModelRunner._update_states"),
         ),
         SanityRule(
             "chunk_ends_where_a_state_is_kept",
             "Chunks of a prompt end at the boundaries whose Mamba state a promised hit needs.",
             "A state exists only at the end of a step, so the scheduler decides which ones can be "
-            "kept. The claims are about what is registered of the states that exist.",
+            "kept. The claims are about registering existing states.",
             ("Scheduler._mamba_block_aligned_split",),
         ),
         SanityRule(
             "step_keeps_the_limits",
             "A step stays within the limits of the configuration.",
-            "Buffers of the model runner are as large as the limits, and users rely on them.",
+            "Buffers of the model runner have the size of the limits, and users rely on them.",
             ("Scheduler.schedule", "SchedulerConfig"),
         ),
         SanityRule(
             "step_does_what_it_has_room_for",
-            "While tokens, places and blocks are left, a step computes what its requests have.",
-            "What is left out takes another step. The spec says nothing about speed.",
+            "While tokens, request slots and blocks are left, a step computes what its "
+            "requests have.",
+            "What is left out takes another step. The spec does not cover speed.",
             ("Scheduler.schedule",),
         ),
         SanityRule(
             "requests_go_in_the_order_of_the_policy",
-            "Requests are admitted in the order of the policy, and preempted against it only for "
-            "want of blocks.",
+            "Requests are admitted in the order of the policy, and preempted in the reverse "
+            "order, only if blocks run out.",
             "The policy is chosen by the user, by arrival or by priority.",
             ("Scheduler.schedule", "RequestQueue"),
         ),
         SanityRule(
             "grammar_decides_what_is_sampled",
             "A request with a structured output starts when its grammar is ready, and each of its "
-            "tokens is one that the grammar allows there.",
-            "The output is to be parsed by the grammar.",
+            "tokens is allowed by the grammar.",
+            "The output must match the grammar.",
             ("Scheduler.get_grammar_bitmask", "StructuredOutputManager"),
         ),
         SanityRule(
             "image_is_encoded_once_before_it_is_read",
-            "Tokens of an image are computed where the encoder's output is kept, and it is encoded "
-            "only where none is.",
-            "The model runner takes the output from the encoder cache and fails where there is "
-            "none; encoding takes time and part of a budget.",
+            "Tokens of an image are computed only while the encoder's output is kept, and the "
+            "image is encoded only if none is.",
+            "The model runner takes the output from the encoder cache and fails if there is none; "
+            "encoding takes time and part of a budget.",
             ("Scheduler._try_schedule_encoder_inputs", "EncoderCacheManager"),
         ),
         SanityRule(
             "image_is_computed_whole",
-            "Where images are not to be cut, one step computes all tokens of an image.",
-            "Image tokens of such models attend to all of the image, also to later tokens.",
+            "If images must not be split, one step computes all tokens of an image.",
+            "Image tokens of such models attend to the whole image, including later tokens.",
             ("SchedulerConfig.disable_chunked_mm_input", "Scheduler._try_schedule_encoder_inputs"),
         ),
         SanityRule(
             "layers_that_fit_are_served",
-            "Start-up accepts layers for which there is room and a request of the greatest length.",
-            "A model that fits into the memory can be served by some grouping.",
+            "Start-up accepts layers if memory suffices for them and for a request of the "
+            "maximum length.",
+            "A model that fits into memory can be served with some grouping.",
             (*_GROUPS, *_RANKS),
         ),
         *(
             SanityRule(
                 rule.sanity_rule,
-                f"Of what start-up derives from layers: {rule}.",
+                f"After start-up, {rule}.",
                 reason,
                 symbols,
             )

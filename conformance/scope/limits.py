@@ -28,7 +28,7 @@ _REFERENCE, _DEMONSTRATION = "the shadow, beside the reference", "reproduction o
 LIMITS: dict[str, Limit] = {
     "check-bound": Limit(
         _CHECK,
-        "A proof on real code is one up to the bound of its obligation, on the configurations that "
+        "A proof on real code holds up to the bound of its obligation, on the configurations that "
         "`hitproof configs` lists.",
     ),
     "check-histories": Limit(
@@ -38,8 +38,8 @@ LIMITS: dict[str, Limit] = {
     ),
     "check-pool": Limit(
         _CHECK,
-        "The block pool is judged with full blocks, one hash each; partial entries and pinned "
-        "blocks of newer releases are not.",
+        "The block pool is judged with full blocks of one hash each, without the partial entries "
+        "and pinned blocks of newer releases.",
     ),
     "check-hashes": Limit(
         _CHECK,
@@ -52,12 +52,12 @@ LIMITS: dict[str, Limit] = {
     "check-states": Limit(
         _CHECK,
         "In checks of one group, Mamba prompts are computed block by block, since states exist "
-        "only where the scheduler ends a chunk.",
+        "only at the ends of chunks.",
     ),
     "check-merging": Limit(
         _CHECK,
-        "Merging of equal states cannot see a lookup that tells cached blocks apart by `is`; "
-        "requests of up to five blocks are therefore explored without merging, too.",
+        "Merging of equal states misses a lookup that distinguishes cached blocks by `is`; so "
+        "requests of up to five blocks are also explored without merging.",
     ),
     "tested-releases": Limit(_CHECK, "Tested on vLLM 0.14.0 to 0.33.0, on Linux."),
     "demonstration-pool": Limit(
@@ -67,38 +67,38 @@ LIMITS: dict[str, Limit] = {
     ),
     "demonstration-admission": Limit(
         _DEMONSTRATION,
-        "A divergence of admission is found on a whole manager, and no test of it is written.",
+        "For a divergence of admission, found on a whole manager, no test is written.",
         "it was found on one; no test of it is written",
     ),
     "demonstration-fine-lookup": Limit(
         _DEMONSTRATION,
-        "Nor is one of the fine-grained lookup of one group: whole managers have such hits over "
-        "several groups.",
+        "Nor is a divergence of the fine-grained lookup of one group: whole managers have such "
+        "hits over several groups.",
         "it is of one group's fine-grained lookup, and whole managers have such hits over several "
         "groups only",
     ),
     "demonstration-hash-lookahead": Limit(
         _DEMONSTRATION,
-        "Nor is one of block hashes that look ahead.",
+        "Nor is a divergence of lookahead hashes.",
         "hitproof writes no history for a divergence of hashes that look ahead",
     ),
     "replay-scheduler": Limit(
         "replay, lockstep",
-        "Histories of managers do a scheduler's bookkeeping themselves, in one way. The scheduler "
-        "of a release is run in histories of kind `scheduler` only.",
+        "In histories of managers hitproof does the scheduler's bookkeeping. A release's "
+        "scheduler runs in histories of kind `scheduler` only.",
     ),
     "replay-requests": Limit(
         _REPLAY,
-        "Histories of schedulers have no prompts with both images and embeddings, and context "
-        "parallelism is not judged beside Mamba states. Encoder cache connectors have no images, "
-        "and models that are encoders and decoders are not judged. Streaming sessions are not "
-        "judged beside embeddings, loads and resets, and without their statistics.",
+        "Histories of schedulers have no prompts with both images and embeddings. Not judged are "
+        "context parallelism with Mamba states, encoder cache connectors that have images, "
+        "encoder-decoder models, streaming sessions with embeddings, loads or resets, and "
+        "statistics of sessions.",
     ),
     "replay-grammars": Limit(
         _REPLAY,
-        "Grammars of structured outputs are scripts: the backends that compile and evaluate them "
-        "are not judged, nor is reasoning before a structured output. They are not judged beside "
-        "streaming sessions, loads and several pipeline ranks, and no test in pytest has one.",
+        "Grammars of structured outputs are scripted: their backends are not judged, nor is "
+        "reasoning before a structured output. Grammars are not judged with streaming sessions, "
+        "loads or several pipeline ranks, and get no pytest case.",
     ),
     "scheduler-replays": Limit(
         _REPLAY,
@@ -111,14 +111,12 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-start-up": Limit(
         _REPLAY,
-        "A deployment without layers that start-up refuses is left out: that it is refused "
-        "without need is no finding. `check` is inconclusive where the release on record accepts "
-        "it.",
+        "A deployment without layers that start-up refuses is left out, even if it need not be "
+        "refused. `check` is inconclusive if the recorded release accepts it.",
     ),
     "replay-metrics": Limit(
         _REPLAY,
-        "Metrics of how long blocks stay in the cache, and after how long they are used again, are "
-        "not judged.",
+        "Metrics of the lifetime and reuse of cached blocks are not judged.",
     ),
     "replay-connectors": Limit(
         "replay, lockstep",
@@ -134,31 +132,30 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-old-events": Limit(
         "replay, lockstep",
-        "Events of several groups are not judged up to 0.19: they do not name their group, and "
-        "start-up refuses them beside several groups.",
+        "Events with several groups are not judged up to 0.19: they do not name their group, and "
+        "start-up refuses them.",
     ),
     "replay-old-states": Limit(
         _CHECK,
         "Schedulers with Mamba groups are not judged in 0.14, whose steps keep the state of each "
-        "block; those that are asked for are played all the same.",
+        "block; `replay` plays them anyway.",
     ),
     "replay-unaligned-loads": Limit(
         "replay, lockstep",
-        "Where external tokens end inside a Mamba block, a history may go on past the block in one "
-        "chunk (`exactly`); the state is then registered for too long a prefix. vLLM's scheduler "
-        "ends that chunk with the block.",
+        "If external tokens end inside a Mamba block, a history may continue past the block in "
+        "one chunk (`exactly`); the state is then registered for too long a prefix. vLLM's "
+        "scheduler ends that chunk at the block.",
     ),
     "replay-checkpoints": Limit(
         _REPLAY,
-        "Histories in which a step exports Mamba states from inside its chunk are judged only "
-        "where hits may end inside blocks, and the end of a prompt is kept for resends (fine tail "
-        "resend).",
+        "Histories in which a step exports Mamba states inside its chunk are judged only if hits "
+        "may end inside blocks, and the end of a prompt is kept for repeats (fine_tail=resend).",
         "this release exports states for resends but keeps prompt ends for extensions; leave "
         "mamba_checkpoint_alignment out, or name a later release",
     ),
     "lockstep-releases": Limit(
         _LOCKSTEP,
-        "It follows vLLM from 0.20 on.",
+        "It supports vLLM from 0.20 on.",
         "lockstep follows vLLM from 0.20 on, and {target} is older; name a later release",
     ),
     "lockstep-tails": Limit(
@@ -177,17 +174,17 @@ LIMITS: dict[str, Limit] = {
     ),
     "shadow-pools": Limit(
         _SHADOW,
-        "Nor is a manager whose groups have pools of their own.",
+        "Nor is a manager whose groups have separate pools.",
         "its groups have pools of their own",
     ),
     "shadow-longer-hits": Limit(
         _SHADOW,
-        "Nor is one that keeps longer hits than it serves.",
+        "Nor is a manager that keeps longer hits than it serves.",
         "it keeps longer hits than it serves, to replay them",
     ),
     "shadow-kinds": Limit(
         _SHADOW,
-        "Nor is a group of a kind on which the specification has no clause.",
+        "Nor is a group of a kind without a clause in the specification.",
         "the spec does not speak of a {kind}",
     ),
     "shadow-alignment": Limit(
@@ -199,16 +196,16 @@ LIMITS: dict[str, Limit] = {
     ),
     "shadow-content": Limit(
         _SHADOW,
-        "What a step reads is judged by which blocks its tables hold, not by their content. It was "
-        "run on vLLM's tests and on histories, not on a GPU.",
+        "What a step reads is judged by the blocks of its tables, not by their content. The "
+        "shadow was run on vLLM's tests and on histories, not on a GPU.",
     ),
     "shadow-recording": Limit(
         _SHADOW,
-        "Lives of requests without token ids (prompt embeddings) are not recorded.",
+        "Requests without token ids (prompt embeddings) are not recorded.",
         "a prompt has no token ids",
     ),
     "reference-releases": Limit(
-        _REFERENCE, "It follows vLLM from 0.20 on.", "the reference follows vLLM from 0.20 on"
+        _REFERENCE, "It supports vLLM from 0.20 on.", "the reference follows vLLM from 0.20 on"
     ),
     "reference-no-cache": Limit(
         _REFERENCE, "It compares nothing without prefix caching.", "prefix caching is off"
