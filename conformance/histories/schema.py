@@ -159,7 +159,7 @@ class EngineConfiguration:
 
     def __post_init__(self) -> None:
         if not self.groups:
-            raise HistoryError("an engine has at least one KV cache group")
+            raise HistoryError("an engine needs at least one KV cache group")
         for group in self.groups:
             if group.prefix_cacheable and group.block_size % self.hash_block_size:
                 raise HistoryError(
@@ -176,7 +176,7 @@ class EngineConfiguration:
         if self.num_hash_lookahead_tokens and not self.use_eagle:
             raise HistoryError("hashes look ahead for draft layers only; set use_eagle")
         if any(group.eagle for group in self.groups) and not self.use_eagle:
-            raise HistoryError("a group is flagged for EAGLE; set use_eagle")
+            raise HistoryError("a group has draft layers; set use_eagle")
         ahead = {group.prefill_lookahead for group in self.groups}
         if len(ahead) > 1:
             raise HistoryError(
@@ -340,13 +340,13 @@ class RequestInput:
 
     def __post_init__(self) -> None:
         if not self.prompt:
-            raise HistoryError("a prompt has at least one token")
+            raise HistoryError("a prompt needs at least one token")
         if self.lora_path is not None and self.lora_name is None:
-            raise HistoryError("an adapter that has a path has a name; set lora_name")
+            raise HistoryError("an adapter with a path needs a name; set lora_name")
         end = 0
         for image in self.images:
             if image.offset < end:
-                raise HistoryError("images stand in the order of their offsets, and do not overlap")
+                raise HistoryError("images must be ordered by offset and must not overlap")
             end = image.offset + image.length
         if end > len(self.prompt):
             raise HistoryError(
@@ -355,9 +355,7 @@ class RequestInput:
         end = 0
         for each in self.embeddings:
             if each.offset < end:
-                raise HistoryError(
-                    "embeddings stand in the order of their offsets, and do not overlap"
-                )
+                raise HistoryError("embeddings must be ordered by offset and must not overlap")
             end = each.offset + len(each.values)
         if end > len(self.prompt):
             raise HistoryError(
@@ -688,7 +686,9 @@ class History:
         for number, step in enumerate(self.steps):
             request_name = getattr(step, "request", None)
             if request_name is not None and request_name not in self.requests:
-                raise HistoryError(f"steps[{number}] names request {request_name}, which is none")
+                raise HistoryError(
+                    f"steps[{number}] names request {request_name}, which is not there"
+                )
             loads = isinstance(step, Load) or (isinstance(step, Schedule) and step.external > 0)
             if loads and self.engine.num_hash_lookahead_tokens:
                 raise HistoryError(
@@ -709,4 +709,4 @@ class History:
                     f"external"
                 )
             if isinstance(step, (Evict, Hold)) and step.group >= len(self.engine.groups):
-                raise HistoryError(f"steps[{number}] names group {step.group}, which is none")
+                raise HistoryError(f"steps[{number}] names group {step.group}, which is not there")

@@ -207,51 +207,45 @@ class Deployment:
 
     def __post_init__(self) -> None:
         if not self.groups:
-            raise HistoryError("a deployment has at least one KV cache group")
+            raise HistoryError("a deployment needs at least one KV cache group")
         if bool(self.num_speculative_tokens) != (self.speculative_method is not None):
-            raise HistoryError(
-                "drafts have a method and a number; set both speculative_method and "
-                "num_speculative_tokens, or neither"
-            )
+            raise HistoryError("set both speculative_method and num_speculative_tokens, or neither")
         if self.num_mtp_modules > 1 and self.speculative_method != "mtp":
             raise HistoryError("only MTP has several modules; set speculative_method to mtp")
         if any(group.eagle for group in self.groups) and not self.has_draft_head:
-            raise HistoryError("a group is flagged for EAGLE; set speculative_method to eagle")
+            raise HistoryError("a group has draft layers; set speculative_method to eagle")
         if self.layers and len(self.layers) != len(self.groups):
-            raise HistoryError("layers has one entry for each group; add or remove some")
+            raise HistoryError("layers needs one entry for each group; add or remove some")
         derives = self.disable_hybrid_kv_cache_manager or self.num_gpu_blocks_override
         if not self.layers and (derives or self.rank_blocks):
-            raise HistoryError("without layers nothing is derived; add layers")
+            raise HistoryError("nothing is derived without layers; add layers")
         if self.rank_blocks and len(self.rank_blocks) != self.ranks:
-            raise HistoryError("rank_blocks has one entry for each rank; add or remove some")
+            raise HistoryError("rank_blocks needs one entry for each rank; add or remove some")
         if self.precisions and (self.layers or len(self.precisions) != len(self.groups)):
             raise HistoryError(
                 "precisions has one entry for each group, and groups are not derived; add or "
-                "remove some, or leave layers out"
+                "remove some, or omit layers"
             )
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
         if (self.max_num_scheduled_tokens or 0) > self.max_num_batched_tokens:
-            raise HistoryError(
-                "no step has more than max_num_batched_tokens; lower max_num_scheduled_tokens"
-            )
+            raise HistoryError("max_num_scheduled_tokens exceeds max_num_batched_tokens; lower it")
         if self.host is not None and (
             [group.kind for group in self.groups] != [GroupKind.FULL_ATTENTION]
             or self.layers
             or self.speculative_method
         ):
             raise HistoryError(
-                "a host pool backs one group of full attention, without layers and drafts; leave "
-                "host out"
+                "a host pool needs one full-attention group, without layers and drafts; omit host"
             )
 
         if self.connector is not None and self.connector.offloads and self.layers:
-            raise HistoryError("what is offloaded is of groups; leave layers or offloads out")
+            raise HistoryError("offloading needs groups, not layers; omit layers or offloads")
         if self.connector is not None and self.host is not None:
-            raise HistoryError("a host pool has a connector of its own; leave connector out")
+            raise HistoryError("a host pool has its own connector; omit connector")
         if self.encoder is not None and self.encoder.whole_images and self.has_mamba:
             raise HistoryError(
-                "beside recurrent states images are computed in parts; leave whole_images out"
+                "with recurrent states images are computed in parts; omit whole_images"
             )
 
     @property
@@ -359,16 +353,16 @@ class Arrival:
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.output:
-            raise HistoryError("a prompt and an output have at least one token each")
+            raise HistoryError("a prompt and an output need at least one token each")
         _ = self.request  # refuses what is no request
         if self.open_steps and self.session is None:
-            raise HistoryError("only a session stays open; set session, or leave open_steps out")
+            raise HistoryError("only a session stays open; set session, or omit open_steps")
         if self.grammar_steps is None and self.valid_drafts:
             raise HistoryError("only a grammar rejects drafts; set grammar_steps")
         if self.images and self.embeddings:
-            raise HistoryError("a prompt has images or embeddings, not both; leave one out")
+            raise HistoryError("a prompt has images or embeddings, not both; omit one")
         if self.stop and not self.past_end:
-            raise HistoryError("who stops could go on; set past_end, or leave stop out")
+            raise HistoryError("a request that stops needs past_end; set it, or omit stop")
         if self.stop and self.output[-1] in self.output[:-1]:
             raise HistoryError("a request stops at its first stop token; change the others")
 
@@ -478,7 +472,9 @@ class SchedulerHistory:
 
     def __post_init__(self) -> None:
         if self.encoder_resets and self.deployment.encoder is None:
-            raise HistoryError("nothing is encoded; set encoder, or leave encoder_resets out")
+            raise HistoryError(
+                "encoder_resets need an encoder; set encoder, or omit encoder_resets"
+            )
         seen: set[str] = set()
         for name, request in self.requests.items():
             self._check_transfers(name, request)
@@ -521,36 +517,36 @@ class SchedulerHistory:
     def _check_resets(self) -> None:
         connector = self.deployment.connector
         if self.resets and (self.sessions or self.deployment.host is not None):
-            raise HistoryError(
-                "resets are not judged beside sessions and host pools; leave these out"
-            )
+            raise HistoryError("resets are not judged with sessions and host pools; omit these")
         if connector is None and any(each.reset_connector for each in self.resets):
             raise HistoryError("there is no connector to reset; set connector")
         if any(each.connector_refuses for each in self.resets) and (
             connector is None or connector.offloads
         ):
-            raise HistoryError("what offloads says itself what it can; leave connector_refuses out")
+            raise HistoryError(
+                "an offloading connector reports its own failures; omit connector_refuses"
+            )
 
     def _check_session(self, session: str, inputs: Sequence[str]) -> None:
         if session in self.requests:
             raise HistoryError(f"session {session} has the name of a request; change it")
         if self.deployment.loads or any(each.after_reset for each in self.requests.values()):
-            raise HistoryError("sessions are not judged beside loads and resets; leave these out")
+            raise HistoryError("sessions are not judged with loads and resets; omit these")
         if any(self.requests[name].embeddings for name in inputs):
-            raise HistoryError("the inputs of a session have no embeddings; leave these out")
+            raise HistoryError("the inputs of a session cannot have embeddings; omit these")
         for one, other in pairwise(inputs):
             before, now = self.requests[one], self.requests[other]
             kept = before.kept
             if now.prompt[: len(kept)] != kept or len(now.prompt) == len(kept):
                 raise HistoryError(
-                    f"request {other} goes on with all tokens of {one} but the last; begin its "
+                    f"request {other} continues all tokens of {one} but the last; begin its "
                     "prompt with these"
                 )
             own = now.images[len(before.images) :]
             if before.images + own != now.images or any(e.offset < len(kept) for e in own):
                 raise HistoryError(
-                    f"request {other} has the images of {one}, and its own behind what it goes on "
-                    "with; begin its images with these"
+                    f"the images of request {other} must begin with those of {one}, then its "
+                    "own; reorder them"
                 )
             same = ("cache_salt", "lora_name", "priority")
             if now.after not in (None, one) or before.open_steps:
@@ -588,7 +584,7 @@ class SchedulerHistory:
             return
         if request.session is not None or self.deployment.loads or self.deployment.ranks > 1:
             raise HistoryError(
-                "grammars are not judged beside sessions, loads and several ranks; leave these out,"
+                "grammars are not judged with sessions, loads and several ranks; omit these,"
                 f" or grammar_steps of request {name}"
             )
 
@@ -601,8 +597,8 @@ class SchedulerHistory:
         offloads = deployment.connector is not None and deployment.connector.offloads
         if offloads and (request.loads or request.send_steps is not None):
             raise HistoryError(
-                f"the connector has what was computed here, and request {name} says what else; "
-                "leave loads and send_steps out, or offloads"
+                f"an offloading connector has what was computed, so request {name} cannot say it; "
+                "omit loads and send_steps, or offloads"
             )
         own = request.load_steps is not None or request.invalid_blocks
         if deployment.connector is None and (own or request.send_steps is not None):

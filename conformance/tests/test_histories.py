@@ -109,7 +109,7 @@ def test_the_schema_describes_every_field() -> None:
         ('"hash_block_size": 16', '"hash_block_size": 5', "must divide every block size"),
         ('"max_model_len": 128', '"max_model_len": 8', "more than max_model_len"),
         ('"request": "b", "tokens": 8', '"request": "c"', "steps[4] names request c, which is"),
-        ('"group": 1', '"group": 2', "steps[6] names group 2, which is none"),
+        ('"group": 1', '"group": 2', "steps[6] names group 2, which is not there"),
         (
             '"do": "reset"',
             '"do": "reset", "why": 1',

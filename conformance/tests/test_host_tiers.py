@@ -198,7 +198,7 @@ def test_a_generated_history_survives_as_json() -> None:
 
 def test_what_no_host_pool_has_is_refused() -> None:
     window = Group(GroupKind.SLIDING_WINDOW, SIZE, 8)
-    with pytest.raises(HistoryError, match="leave host out"):
+    with pytest.raises(HistoryError, match="omit host"):
         Deployment((GROUP, window), 20, 32, 8, host=HostPool(20))
     history = host_workload("1:0")
     with pytest.raises(HistoryError, match=r"set host\.loads"):

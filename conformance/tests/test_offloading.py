@@ -101,5 +101,5 @@ def test_what_the_connector_has_is_not_said_of_requests() -> None:
     made = offload_workload("1:0")
     with pytest.raises(HistoryError, match="or offloads"):
         replace(made, requests={"a": Arrival(PROMPT, (90,), loads=8)})
-    with pytest.raises(HistoryError, match="leave layers or offloads out"):
+    with pytest.raises(HistoryError, match="omit layers or offloads"):
         replace(made.deployment, layers=(Layers(),))

@@ -96,15 +96,15 @@ def test_resets_are_removed_where_they_show_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "request_", "reset", "reason"),
     [
-        ({}, Arrival((1,), (2,), session="s"), PLAIN, "beside sessions"),
+        ({}, Arrival((1,), (2,), session="s"), PLAIN, "with sessions"),
         ({"host": HostPool(9)}, Arrival((1,), (2,)), PLAIN, "and host pools"),
         ({}, Arrival((1,), (2,)), WHOLE, "set connector"),
-        ({}, Arrival((1,), (2,)), Reset(1, connector_refuses=True), "leave connector_refuses out"),
+        ({}, Arrival((1,), (2,)), Reset(1, connector_refuses=True), "omit connector_refuses"),
         (
             {"connector": Connector(offloads=9)},
             Arrival((1,), (2,)),
             replace(WHOLE, connector_refuses=True),
-            "leave connector_refuses out",
+            "omit connector_refuses",
         ),
     ],
 )

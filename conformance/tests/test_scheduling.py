@@ -516,8 +516,8 @@ def test_a_session_that_waits_for_input_takes_a_place() -> None:
         ({"b": replace(INPUTS["b"], prompt=INPUTS["a"].kept)}, "all tokens of a but the last"),
         ({"b": replace(INPUTS["b"], open_steps=2)}, "only the last input"),
         ({"b": replace(INPUTS["b"], priority=2)}, "have the same"),
-        ({"a": replace(INPUTS["a"], images=(Image("cat", 2, 3),))}, "begin its images with these"),
-        ({"b": replace(INPUTS["b"], images=(Image("cat", 9, 3),))}, "begin its images with these"),
+        ({"a": replace(INPUTS["a"], images=(Image("cat", 2, 3),))}, "must begin with those of"),
+        ({"b": replace(INPUTS["b"], images=(Image("cat", 9, 3),))}, "must begin with those of"),
         ({"s": Arrival((1,), (2,))}, "name of a request"),
         ({"d": replace(INPUTS["d"], after_reset=True)}, "loads and resets"),
     ],
@@ -646,7 +646,7 @@ def test_images_are_encoded_again_after_a_reset(fault: str, defects: set[str]) -
     history = SchedulerHistory(deployment, requests, encoder_resets=(1,))
     outcome = play(history, Subject(fault))
     assert {str(found.signature.defect) for found in outcome.causes} == defects
-    with pytest.raises(HistoryError, match="leave encoder_resets out"):
+    with pytest.raises(HistoryError, match="omit encoder_resets"):
         SchedulerHistory(DEPLOYMENT, {"b": Arrival((1,), (2,))}, encoder_resets=(1,))
 
 
@@ -676,7 +676,7 @@ def test_images_that_no_deployment_serves_are_refused(
 
 def test_beside_recurrent_states_images_are_computed_in_parts() -> None:
     states = Group(GroupKind.MAMBA, SIZE)
-    with pytest.raises(HistoryError, match="leave whole_images out"):
+    with pytest.raises(HistoryError, match="omit whole_images"):
         replace(DEPLOYMENT, groups=(states,), encoder=Encoder(9, 9, True))
 
 
@@ -767,7 +767,7 @@ def test_requests_share_what_has_the_same_embeddings(
     [
         ({"prompt": (1, 2)}, "set it to 0"),
         ({"images": (Image("cat", 1, 1),)}, "not both"),
-        ({"session": "s"}, "no embeddings"),
+        ({"session": "s"}, "cannot have embeddings"),
     ],
 )
 def test_embeddings_that_no_request_has_are_refused(changes: dict[str, Any], reason: str) -> None:

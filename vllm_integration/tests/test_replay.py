@@ -190,7 +190,7 @@ def test_the_schema() -> None:
             '{"engine": {"groups": [{"kind": "full_attention", "block_size": 4}], '
             '"num_gpu_blocks": 9, "hash_block_size": 4, "max_model_len": 8}, "requests": {}, '
             '"steps": [{"do": "schedule", "request": "a"}]}',
-            "names request a, which is none",
+            "names request a, which is not there",
         ),
     ],
 )
