@@ -121,7 +121,7 @@ def test_grammars_are_not_judged_beside_some(
     deployment: dict[str, Any], request_: dict[str, Any]
 ) -> None:
     request = replace(REQUESTS["a"], **request_)
-    with pytest.raises(HistoryError, match="not judged beside"):
+    with pytest.raises(HistoryError, match="not judged with"):
         SchedulerHistory(replace(DEPLOYMENT, **deployment), {"a": request})
     with pytest.raises(HistoryError, match="set grammar_steps"):
         Arrival((1,), (2,), valid_drafts=(1,))

@@ -56,8 +56,8 @@ def test_embeddings_are_part_of_what_a_block_holds() -> None:
 @pytest.mark.parametrize(
     ("prompt", "embeddings", "said"),
     [
-        ((1, 0, 0), (Embeddings(2, (7,)), Embeddings(1, (7,))), "in the order of their offsets"),
-        ((1, 0, 0), EMBEDDED * 2, "do not overlap"),
+        ((1, 0, 0), (Embeddings(2, (7,)), Embeddings(1, (7,))), "ordered by offset"),
+        ((1, 0, 0), EMBEDDED * 2, "must not overlap"),
         ((1, 0), EMBEDDED, "embeddings end at token 3, past the prompt's 2 tokens"),
         ((1, 0, 2), EMBEDDED, "token 2 of a prompt comes as an embedding and has the id 2; set"),
     ],

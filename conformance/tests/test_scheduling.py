@@ -531,7 +531,7 @@ def test_what_no_session_can_have_is_refused(changes: dict[str, Arrival], reason
 
 
 def test_who_stops_could_go_on() -> None:
-    with pytest.raises(HistoryError, match="set past_end"):
+    with pytest.raises(HistoryError, match="needs past_end"):
         Arrival((1,), (2,), stop=True)
     with pytest.raises(HistoryError, match="first stop token"):
         Arrival((1,), (2, 2), past_end=(3,), stop=True)

@@ -107,8 +107,8 @@ def test_any_claim_may_break_in_a_history() -> None:
             "no claim, sanity rule or code is called 'zzz*'; see `hitproof explain`",
         ),
         (Selection((), ("nowhere",)), "nothing is judged with --configuration 'nowhere'"),
-        (Selection((), ("{}",)), "--configuration {} is no configuration"),
-        (Selection((), ("{nothing",)), "is no configuration"),
+        (Selection((), ("{}",)), "--configuration {} is not a configuration"),
+        (Selection((), ("{nothing",)), "is not a configuration"),
         (
             Selection(("retention_keeps_junctions",), ("full attention, block size 4, align*",)),
             "nothing is judged with --only retention_keeps_junctions --configuration",
