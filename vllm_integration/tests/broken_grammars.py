@@ -152,7 +152,7 @@ def faults() -> dict[str, tuple[str, Any]]:
     }
 
 
-_NOT_RETURNED = "not what the scheduler's methods return"
+_NOT_RETURNED = "does not show in what the scheduler's methods return"
 NOT_WRITTEN = {
     "keeps rejected drafts": _NOT_RETURNED,
     "counts rejected drafts": "no grammars beside hashes, counts of drafts and transfers",
