@@ -51,7 +51,15 @@ _OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Or: (ast.And,),
 }
 _OURS = "hitproof."
-_NAMES = {"max": "min", "min": "max", "any": "all", "all": "any", "lcm": "gcd"}
+_NAMES = {
+    "max": "min",
+    "min": "max",
+    "any": "all",
+    "all": "any",
+    "lcm": "gcd",
+    "for_each": "for_some",
+    "for_some": "for_each",
+}
 _FIELDS = ("lookahead", "segment", "tail")
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from hitproof.conformance.mutation import Mutant, mutants
 from hitproof.proofs.lemmas import LEMMAS
-from hitproof.proofs.obligation import Obligation
+from hitproof.proofs.obligation import Obligation, refutation
 from hitproof.proofs.prover import DEFAULTS, Solver, prove_obligation
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec import (
@@ -56,11 +56,10 @@ _ORDER = (
     "the greater, the lesser, the sum, the product and either of two do not depend on their order"
 )
 _NOT_LOOKED_AT = "no clause reads the tail or the chunk of a kind that has none"
+_ZERO_IS_VALID = "length 0 is valid, whatever else holds"
 _SAME = "the two are the same"
-_ZERO_IS_PAST = "length 0 is handled before"
 _EQUAL = "of two equals either is the greater, and the lesser"
 _ONE_LOGIC = "all symbols of a formula have the same logic"
-_TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so not valid"
 
 EQUIVALENT: dict[str, str] = {
     "spec.terms.max: left > right -> left >= right": _EQUAL,
@@ -106,8 +105,6 @@ EQUIVALENT: dict[str, str] = {
     "replay_boundary(shared, shared, lookahead_tokens, alignment_tokens)": _SAME,
     "spec.hits.required_run: max(run_start(group, boundary), 0) -> "
     "max(0, run_start(group, boundary))": _ORDER,
-    "spec.hits.has_required_run: max(run_start(group, boundary), 0) -> "
-    "max(0, run_start(group, boundary))": _ORDER,
     "spec.retention.replay_boundary: min(cap, horizon_tokens - lookahead_tokens) -> "
     "min(horizon_tokens - lookahead_tokens, cap)": _ORDER,
     "spec.retention.replay_boundary: "
@@ -116,8 +113,12 @@ EQUIVALENT: dict[str, str] = {
     "spec.pool.vacancy: max(1 - block.ref_count, 0) -> max(0, 1 - block.ref_count)": _ORDER,
     "spec.mask.next_boundary: max(passed + group.segment, group.segment) -> "
     "max(group.segment, passed + group.segment)": _ORDER,
-    "spec.groups.share_eagle: drops_block(use_eagle, group in flagged, none_flagged) -> "
-    "drops_block(use_eagle, none_flagged, group in flagged)": _ORDER,
+    "spec.groups.share_eagle: drops_block(use_eagle, flagged_alike(group), none_flagged) -> "
+    "drops_block(use_eagle, none_flagged, flagged_alike(group))": _ORDER,
+    "spec.groups.share_eagle: is_looked_up_with(group, other) -> "
+    "is_looked_up_with(other, group)": _ORDER,
+    "spec.hits.valid_hit: 0 <= length -> 0 < length": _ZERO_IS_VALID,
+    "spec.hits.valid_hit: 0 -> 1": _ZERO_IS_VALID,
     "spec.groups.geometry: 0 -> 1": _NOT_LOOKED_AT,
     "spec.groups.geometry: 0 -> -1": _NOT_LOOKED_AT,
     "spec.groups.geometry: "
@@ -125,19 +126,26 @@ EQUIVALENT: dict[str, str] = {
     "spec.groups.geometry: 1 -> 2 #2": _NOT_LOOKED_AT,
     "spec.groups.geometry: 1 -> 0 #2": _NOT_LOOKED_AT,
     "spec.hits.run_start: 0 -> -1": "a start below 0 means from block 0",
-    "spec.retention.hit_instead: 0 -> -1": "boundary 0 is no hit, found or not",
-    "spec.hits.valid_hit: length < 0 -> length <= 0": _ZERO_IS_PAST,
-    "spec.hits.valid_hit: 0 -> 1 #2": _ZERO_IS_PAST,
-    "spec.hits.longest_valid_hit: cap // alignment_tokens -> cap * alignment_tokens": _TOO_HIGH,
-    "spec.hits.longest_valid_hit: cap // alignment_tokens -> cap": _TOO_HIGH,
-    "spec.hits.longest_valid_hit: 0 -> -1": "the scan also tries length 0, which is valid",
 }
 """Mutants that mean the same as the spec, and why."""
 
 _ONLY_UNUSED = "only blocks with a reference count of 0 are taken"
+_REFUSED = "it decides only which configurations are refused, and no engine has those"
 _ONLY_KEYLESS = "only blocks without a key are registered, and no key finds these"
 
 SAME_WHERE_ASKED: dict[str, str] = {
+    "spec.groups.alignment: for_each(groups, lambda _, group: not_(group.prefix_cacheable)) -> "
+    "groups": _REFUSED,
+    "spec.groups.alignment: for_each(groups, lambda _, group: not_(group.prefix_cacheable)) -> "
+    "lambda _, group: not_(group.prefix_cacheable)": _REFUSED,
+    "spec.groups.geometry: (1 <= alignment_tokens) & is_multiple(alignment_tokens, "
+    "group.block_size) -> (1 <= alignment_tokens) | is_multiple(alignment_tokens, "
+    "group.block_size)": _REFUSED,
+    "spec.groups.geometry: (1 <= alignment_tokens) & is_multiple(alignment_tokens, "
+    "group.block_size) -> 1 <= alignment_tokens": _REFUSED,
+    "spec.groups.geometry: 1 -> 0": _REFUSED,
+    "spec.groups.geometry: (1 <= alignment_tokens) & is_multiple(alignment_tokens, "
+    "group.block_size) -> is_multiple(alignment_tokens, group.block_size)": _REFUSED,
     "spec.pool.taken: block.ref_count + 1 -> 1": _ONLY_UNUSED,
     "spec.pool.taken: block.holders + 1 -> 1": _ONLY_UNUSED,
     "spec.pool.invalidated: replace(block, keys=0, named=0, stale=0) -> "
@@ -147,6 +155,8 @@ SAME_WHERE_ASKED: dict[str, str] = {
     ),
     "spec.pool.registered: block.keys + 1 -> 1": _ONLY_KEYLESS,
     "spec.pool.registered: block.named + 1 -> 1": _ONLY_KEYLESS,
+    "spec.connector.may_diverge: has(GroupKind.FULL_ATTENTION) & has(GroupKind.MAMBA) -> "
+    "has(GroupKind.FULL_ATTENTION)": "without Mamba no group is fully loaded",
     "spec.connector.valid_local_boundary: "
     "within_reach(group, boundary, cap_blocks, horizon_blocks) -> "
     "within_reach(group, boundary, horizon_blocks, cap_blocks)": (
@@ -192,7 +202,7 @@ def _lines_stated() -> list[tuple[str, Obligation, set[Line]]]:
     for theorem in (LEMMAS, *THEOREMS.values()):
         for each in theorem.obligations:
             start = process_time()
-            lines = lines_run(partial(each.state, each.interpretation()))
+            lines = lines_run(partial(refutation, each.state, each.interpretation()))
             name = f"{theorem.name}: {each.name}"
             stated.append((process_time() - start, name, each, lines))
     return [(name, each, lines) for _, name, each, lines in sorted(stated, key=lambda s: s[0])]

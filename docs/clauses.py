@@ -15,8 +15,9 @@ from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, IN_VLLM, Basis, Claim, basis
 
 PROVED_FOR = (
-    "all block sizes, windows, alignments and positions; for several groups, what holds for each "
-    "of them, while the step to any number of groups is an informal argument"
+    "all block sizes, windows, alignments and positions, and the definition of a hit for any "
+    "number of groups; that lookups which take turns find it is shown for each of them, the step "
+    "to all is by an informal argument"
 )
 """How far the theorems reach, in README's words."""
 

@@ -145,6 +145,18 @@ class Notation:
         parts = (_inside(_written(each), _AND).mathml for each in (premise, conclusion))
         return Written("<mo>&rArr;</mo>".join(parts), _OR)
 
+    def choose(self, condition: Formula, then: Term, otherwise: Term) -> Written:
+        """A call of if."""
+        return called("if", condition, then, otherwise)
+
+    def least(self, holds: Callable[[Term], Formula]) -> Written:
+        """A call of min."""
+        return called("min", holds(symbol("n")))
+
+    def greatest(self, step: Term, limit: Term, holds: Callable[[Term], Formula]) -> Written:
+        """A call of max, of multiples."""
+        return called("max", holds(called("multiple", step, limit)))
+
     def not_(self, formula: Formula) -> Written:
         """The sign for not."""
         return Written(f"<mo>&not;</mo>{_inside(_written(formula), _ATOM).mathml}", _COMPARED)

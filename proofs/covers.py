@@ -12,18 +12,21 @@ COVERS: dict[str, str] = {
     "needed, with and without the lookahead block; and who drops one, among any number of groups.",
     "lookup_returns_longest_valid_hit": "For one group of any kind: what makes a hit valid, that "
     "the longest is one, and that a scan from above, as the reference has it, ends there.",
-    "common_hit_is_valid_for_every_group": "For one arbitrary group, whose lookup keeps its "
-    "contract: what the rounds end with is valid for it. That this makes it valid for any number "
-    "of groups, and that their lookups keep the contract, is argued in words. The horizon stays as "
-    "it is.",
-    "common_hit_is_the_longest": "For one arbitrary group, whose lookup keeps its contract: the "
-    "rounds end, and skip no common hit. That this holds for any number of groups is argued in "
-    "words. Without a margin: what one turn costs, and what full attention and one other group end "
-    "with.",
-    "local_prefix_lacks_states_only": "For one group of any kind: a load completes what is read at "
+    "common_hit_is_valid_for_every_group": "For any number of groups of any kinds and sizes: "
+    "their alignment, and that a hit is valid exactly when each of them serves it. For one "
+    "arbitrary group, whose lookup keeps its contract: what the rounds end with is valid for it. "
+    "That the lookups keep the contract in each round is argued in words. The horizon stays as it "
+    "is.",
+    "common_hit_is_the_longest": "For any number of groups: which hit is the longest. For one "
+    "arbitrary group, whose lookup keeps its contract: the rounds end, and skip no common hit. "
+    "That they do so for all groups together is argued in words. Without a margin: what one turn "
+    "costs, and what full attention and one other group end with.",
+    "local_prefix_lacks_states_only": "For any number of groups: each that keeps no states serves "
+    "the local prefix. For one group of any kind: a load completes what is read at "
     "its end, and a local prefix whose state is cached is a hit.",
-    "local_prefix_is_the_longest": "For one group of any kind: a hit is a local prefix. That the "
-    "longest one is returned follows from the theorem on lookup, with Mamba left out.",
+    "local_prefix_is_the_longest": "For any number of groups: no longer one is valid. For one "
+    "group of any kind: a hit is a local prefix. That the longest one is returned follows from the "
+    "theorem on lookup, with Mamba left out.",
     "mask_keeps_every_reachable_block": "For one group of any kind: each reachable block is in the "
     "mask, in what a connector stores, and due once its run is final.",
     "mask_keeps_only_reachable_blocks": "For one group of any kind: no other block is in the mask, "

@@ -15,11 +15,12 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import z3
 
-from hitproof.spec.terms import Formula, Symbol, Term, implies
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.terms import Family, Formula, Symbol, Term, implies, is_multiple
 
 
 class Interpretation(Protocol):
@@ -30,6 +31,15 @@ class Interpretation(Protocol):
 
     def block_set(self, name: str) -> Callable[[Term], Formula]:
         """An arbitrary set of blocks, as its membership test."""
+
+    def block_sets(self, name: str) -> Callable[[Term, Term], Formula]:
+        """An arbitrary set of blocks for each group: takes the group's index, then the block."""
+
+    def compared(self, name: str) -> Term:
+        """An arbitrary integer, with which least and greatest ones are compared."""
+
+    def groups(self) -> Any:
+        """Any number of groups, each of any kind and sizes."""
 
 
 def is_floor(quotient: Term, dividend: Term, divisor: Term) -> Formula:
@@ -77,6 +87,13 @@ class Model:
         return ", ".join(values)
 
 
+KINDS = tuple(GroupKind)
+"""The kinds, in the order of the numbers that stand for them."""
+
+_SIZES = ("kind", "block_size", "window", "chunk", "eagle", "prefix_cacheable", "ahead")
+"""What differs from group to group; a truth value is whether it is at least 1."""
+
+
 class Replay:
     """`Interpretation` on the ints of a model."""
 
@@ -90,6 +107,35 @@ class Replay:
     def block_set(self, name: str) -> Callable[[int], bool]:
         """The model's set; blocks it does not name are not in it."""
         return frozenset(self._model.block_sets[name]).__contains__
+
+    def block_sets(self, name: str) -> Callable[[int, int], bool]:
+        """The model's sets, one for each group."""
+        return lambda index, block: block in self._model.block_sets[_numbered(name, index)]
+
+    def compared(self, name: str) -> int:
+        """The model's value."""
+        return self.integer(name)
+
+    def groups(self) -> list[Group]:
+        """The model's groups."""
+        return [self._group(index) for index in range(self.integer("num_groups"))]
+
+    def _group(self, index: int) -> Group:
+        sizes = {name: self.integer(_numbered(name, index)) for name in _SIZES}
+        kind = KINDS[sizes["kind"]]
+        return Group(
+            kind,
+            sizes["block_size"],
+            sizes["window"] if kind is GroupKind.SLIDING_WINDOW else None,
+            1 <= sizes["eagle"],
+            sizes["chunk"] if kind is GroupKind.CHUNKED_LOCAL else None,
+            1 <= sizes["prefix_cacheable"],
+            sizes["ahead"],
+        )
+
+
+def _numbered(name: str, index: int) -> str:
+    return f"{name}_{index}"
 
 
 Operator: TypeAlias = Callable[[Term, Term], Term]
@@ -152,8 +198,38 @@ class Z3Symbol(Symbol):
 
 
 def bare(value: Term) -> Term:
-    """Z3's term of a symbol; any other value as it is."""
+    """Z3's term of a symbol; the number of a kind; any other value as it is."""
+    if isinstance(value, GroupKind):
+        return KINDS.index(value)
     return value.term if isinstance(value, Z3Symbol) else value
+
+
+class Z3Groups(Family):
+    """Any number of groups: each attribute is an unknown function of the index.
+
+    Attributes:
+        logic: the interpretation that made them.
+    """
+
+    def __init__(self, logic: "Z3Interpretation", item: Callable[[Term], Group]) -> None:
+        self.logic: Z3Interpretation = logic
+        self._item = item
+        self._known: dict[int, tuple[Term, Group]] = {}
+
+    def __getitem__(self, index: Term) -> Group:
+        """The group with an index, which need not be a value."""
+        term = self.logic.at_index(index)
+        if term.get_id() not in self._known:
+            self._known[term.get_id()] = term, self._item(index)
+        return self._known[term.get_id()][1]
+
+    def for_each(self, holds: Callable[[Term, Group], Formula]) -> Formula:
+        """The interpretation's quantifier."""
+        return self.logic.for_each_group(lambda index: holds(index, self[index]))
+
+    def map(self, change: Callable[[Group], Group]) -> "Z3Groups":
+        """As many, each one changed."""
+        return Z3Groups(self.logic, lambda index: change(self[index]))
 
 
 class Z3Interpretation:
@@ -192,6 +268,43 @@ class Z3Interpretation:
             return self._symbol(membership)
 
         return contains
+
+    def block_sets(self, name: str) -> Callable[[Term, Term], Formula]:
+        """Each interpretation has its own."""
+        raise NotImplementedError
+
+    def compared(self, name: str) -> Term:
+        """A Z3 integer."""
+        return self.integer(name)
+
+    def groups(self) -> Z3Groups:
+        """Attributes are unknown functions of the index; one that a kind lacks is 1."""
+        return Z3Groups(self, self._group)
+
+    def _group(self, index: Term) -> Group:
+        sizes = {name: self._attribute(name, index) for name in _SIZES}
+        kind, ahead = sizes["kind"], sizes["ahead"]
+        possible = (0 <= kind) & (kind < len(KINDS)) & (1 <= ahead)
+        possible &= (1 <= sizes["block_size"]) & (1 <= sizes["window"]) & (1 <= sizes["chunk"])
+        possible &= (kind == GroupKind.SLIDING_WINDOW) | (sizes["window"] == 1)
+        possible &= (kind == GroupKind.CHUNKED_LOCAL) | (sizes["chunk"] == 1)
+        self._assumptions.append(bare(possible))
+        flags = (1 <= sizes["eagle"], 1 <= sizes["prefix_cacheable"])
+        return Group(
+            kind, sizes["block_size"], sizes["window"], flags[0], sizes["chunk"], flags[1], ahead
+        )
+
+    def _attribute(self, name: str, index: Term) -> Term:
+        """Each interpretation has its own."""
+        raise NotImplementedError
+
+    def at_index(self, index: Term) -> Term:
+        """Z3's term of the index of a group that is asked for."""
+        return z3.simplify(self._term(index))
+
+    def for_each_group(self, holds: Callable[[Term], Formula]) -> Formula:
+        """Each interpretation has its own."""
+        raise NotImplementedError
 
     # --- what operators mean, on Z3's terms
 
@@ -246,6 +359,23 @@ class Z3Interpretation:
         """Z3's negation, also of a formula that turned out to be a plain truth value."""
         return self._symbol(z3.Not(bare(formula), self.context))
 
+    def choose(self, condition: Formula, then: Term, otherwise: Term) -> Term:
+        """A case distinction."""
+        terms = (self._value(each) for each in (then, otherwise))
+        return self._symbol(z3.If(bare(condition), *terms))
+
+    def least(self, holds: Callable[[Term], Formula]) -> Term:
+        """Each interpretation has its own."""
+        raise NotImplementedError
+
+    def greatest(self, step: Term, limit: Term, holds: Callable[[Term], Formula]) -> Term:
+        """Each interpretation has its own."""
+        raise NotImplementedError
+
+    def _value(self, value: Term) -> Term:
+        """Z3's term of a term or a formula."""
+        return z3.BoolVal(value, self.context) if isinstance(value, bool) else self._term(value)
+
     def _quotient(
         self, fits: Callable[[Term, Term, Term], Formula], dividend: Term, divisor: Term
     ) -> Term:
@@ -282,6 +412,10 @@ class Products(Z3Interpretation):
         return -(-dividend // divisor)
 
 
+_DEEPEST = 2
+"""How deep indices may lie in each other at which quantifiers over groups are instantiated."""
+
+
 class Abstract(Z3Interpretation):
     """Uninterpreted products, so that what is left is linear."""
 
@@ -295,6 +429,12 @@ class Abstract(Z3Interpretation):
         self._of_sums = tuple(map(bare, of_sums))
         self._order_of_sums = bare(products_keep_order_of_sums(*of_sums))
         self._products.clear()
+        self._depths: dict[int, tuple[Term, int]] = {}
+        self._quantified: list[tuple[Term, Callable[[Term], Formula]]] = []
+        self._depth = 0
+        self._instances: set[tuple[int, int]] = set()
+        self._compared: list[Term] = []
+        self._extremes: list[Callable[[Term], Term]] = []
 
     def assumptions(self) -> list[Term]:
         """The quotients' definitions, and the axioms of products at the products named.
@@ -302,6 +442,7 @@ class Abstract(Z3Interpretation):
         Sums are of a number or a count rounded up, and any other count. Nothing else is needed
         so far, and all sums would take most of the time.
         """
+        self._instantiate()
         axioms: list[Term] = []
         rounded_up = {
             quotient.get_id()
@@ -320,6 +461,98 @@ class Abstract(Z3Interpretation):
                 axioms.append(z3.substitute(self._order_of_sums, *values))
         return super().assumptions() + axioms
 
+    def block_sets(self, name: str) -> Callable[[Term, Term], Formula]:
+        """An uninterpreted predicate of an index and a block."""
+        integers = z3.IntSort(self.context)
+        predicate = z3.Function(name, integers, integers, z3.BoolSort(self.context))
+
+        def contains(index: Term, block: Term) -> Formula:
+            membership = predicate(self._term(index), self._term(block))
+            self._memberships.append(membership)
+            return self._symbol(membership)
+
+        return contains
+
+    def compared(self, name: str) -> Term:
+        """A Z3 integer, at which axioms on least and greatest ones are instantiated."""
+        self._compared.append(self.integer(name))
+        return self._compared[-1]
+
+    def _attribute(self, name: str, index: Term) -> Term:
+        integers = z3.IntSort(self.context)
+        return self._symbol(z3.Function(name, integers, integers)(self._term(index)))
+
+    def at_index(self, index: Term) -> Term:
+        """Noted, as quantifiers are instantiated at each index that is asked for."""
+        term = super().at_index(index)
+        self._depths.setdefault(term.get_id(), (term, self._depth))
+        return term
+
+    def for_each_group(self, holds: Callable[[Term], Formula]) -> Formula:
+        """A truth value; if it is false, it fails at an index that stands for any such one.
+
+        Quantifiers are instantiated by `assumptions`: Z3 could not name the products in them.
+        """
+        number = bare(self.integer("num_groups"))
+        every = z3.FreshBool("each_group", self.context)
+        fails = z3.FreshInt("group", self.context)
+        self._quantified.append((every, holds))
+        broken = self._value(self.not_(holds(self._symbol(fails))))
+        self._assumptions.append(z3.Or(every, z3.And(0 <= fails, fails < number, broken)))
+        return self._symbol(every)
+
+    def least(self, holds: Callable[[Term], Formula]) -> Term:
+        """A fresh integer. If it holds for any one, it is no greater, and it holds for it."""
+        found = self._symbol(z3.FreshInt("least", self.context))
+
+        def axiom(other: Term) -> Term:
+            least = (1 <= found) & (found <= other) & holds(found)
+            return bare(self.implies((1 <= other) & holds(other), least))
+
+        self._extremes.append(axiom)
+        return found
+
+    def greatest(self, step: Term, limit: Term, holds: Callable[[Term], Formula]) -> Term:
+        """A fresh integer: 0, or a multiple for which it holds. No other such one is greater."""
+        found = self._symbol(z3.FreshInt("greatest", self.context))
+        count = self._symbol(z3.FreshInt("count", self.context))
+        some = (found == count * step) & (1 <= count) & (found <= limit) & holds(found)
+        self._assumptions.append(bare((found == 0) | some))
+
+        def axiom(other: Term) -> Term:
+            eligible = (1 <= other) & (other <= limit) & is_multiple(other, step) & holds(other)
+            return bare(self.implies(eligible, other <= found))
+
+        self._extremes.append(axiom)
+        return found
+
+    def _instantiate(self) -> None:
+        """Instantiate what is said of each group and of each integer.
+
+        At each index that is named, and at those for which it may fail there; no deeper.
+        """
+        while self._extremes:
+            axiom = self._extremes.pop()
+            self._assumptions += [axiom(each) for each in self._compared]
+        number = bare(self.integer("num_groups"))
+        while True:
+            due = [
+                (place, index, depth)
+                for index, depth in list(self._depths.values())
+                for place in range(len(self._quantified))
+                if depth < _DEEPEST and (place, index.get_id()) not in self._instances
+            ]
+            if not due:
+                return
+            for place, index, depth in due:
+                self._instances.add((place, index.get_id()))
+                every, holds = self._quantified[place]
+                self._depth = depth + 1
+                held = self._value(holds(self._symbol(index)))
+                self._depth = 0
+                inside = z3.And(every, 0 <= index, index < number)
+                self._assumptions.append(z3.Implies(inside, held))
+
     def times(self, count: Term, unit: Term) -> Term:
         """An uninterpreted product, noted for its axioms."""
         count, unit = self._term(count), self._term(unit)
@@ -329,6 +562,10 @@ class Abstract(Z3Interpretation):
             known = count, unit, self._product(count, unit)
             self._products[count.get_id(), unit.get_id()] = known
         return known[2]
+
+
+_MOST_GROUPS = 2
+"""How many groups a search for models looks at."""
 
 
 class Bounded(Z3Interpretation):
@@ -364,6 +601,58 @@ class Bounded(Z3Interpretation):
         asked = z3.Var(0, z3.IntSort(self.context))
         contains = z3.Or([(asked == number) & member for number, member in enumerate(members)])
         return lambda block: self._symbol(z3.substitute_vars(contains, self._term(block)))
+
+    def block_sets(self, name: str) -> Callable[[Term, Term], Formula]:
+        """A set for each group."""
+        sets = [self.block_set(_numbered(name, index)) for index in range(_MOST_GROUPS)]
+
+        def contains(index: Term, block: Term) -> Formula:
+            each = enumerate(sets)
+            inside = [bare((self._symbol(self._term(index)) == n) & of(block)) for n, of in each]
+            return self._symbol(z3.Or(inside))
+
+        return contains
+
+    def groups(self) -> Z3Groups:
+        """A few groups, each of them possible."""
+        self._assumptions.append(bare(self.integer("num_groups") <= _MOST_GROUPS))
+        for index in range(_MOST_GROUPS):
+            self._group(index)
+        return super().groups()
+
+    def _attribute(self, name: str, index: Term) -> Term:
+        values = [self.integer(_numbered(name, number)) for number in range(_MOST_GROUPS)]
+        asked = self._symbol(self._term(index))
+        found, *others = values
+        for number, value in enumerate(others, 1):
+            found = self.choose(asked == number, value, found)
+        return found
+
+    def for_each_group(self, holds: Callable[[Term], Formula]) -> Formula:
+        """A conjunction over a few groups."""
+        number = self.integer("num_groups")
+        indices = [self._symbol(self._term(index)) for index in range(_MOST_GROUPS)]
+        inside = [bare(self.implies(index < number, holds(index))) for index in indices]
+        return self._symbol(z3.And(inside))
+
+    def least(self, holds: Callable[[Term], Formula]) -> Term:
+        """The first, which is within the bound."""
+        found, some = self._symbol(self._term(0)), []
+        for number in range(self._bound, 0, -1):
+            some.append(self._value(holds(self._symbol(self._term(number)))))
+            found = self.choose(self._symbol(some[-1]), number, found)
+        self._assumptions.append(z3.Or(some))
+        return found
+
+    def greatest(self, step: Term, limit: Term, holds: Callable[[Term], Formula]) -> Term:
+        """The last, within the bound."""
+        found = self._symbol(self._term(0))
+        self._assumptions.append(bare(limit <= self._bound))
+        for number in range(1, self._bound + 1):
+            value = self._symbol(self._term(number))
+            fits = (value <= limit) & is_multiple(value, step) & holds(value)
+            found = self.choose(fits, number, found)
+        return found
 
     def times(self, count: Term, unit: Term) -> Term:
         """A case for each value of the unit, which keeps the product linear."""

@@ -15,7 +15,7 @@ after its last, ``given`` and ``returned`` that of one lookup in it.
 from collections.abc import Iterable
 from functools import partial
 
-from hitproof.proofs import policies
+from hitproof.proofs import policies, several
 from hitproof.proofs.cases import KINDS, any_group
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
@@ -142,6 +142,8 @@ def _candidate_only_caps(
 
 
 def _ends_at_a_valid_hit() -> Iterable[Obligation]:
+    yield from several.alignment()
+    yield from several.validity()
     for kind in KINDS:
         yield Obligation(
             f"candidate_only_caps_a_group[{kind}]",
@@ -177,6 +179,7 @@ def _ends_at_a_valid_hit() -> Iterable[Obligation]:
 
 
 def _ends_at_the_longest() -> Iterable[Obligation]:
+    yield from several.longest()
     yield Obligation(
         "no_common_hit_is_longer_at_the_start",
         "No hit that lookup may serve is longer than the first candidate, the cap.",

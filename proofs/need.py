@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from hitproof.proofs import dropping
+from hitproof.proofs import dropping, several
 from hitproof.proofs.cases import (
     CHUNKED,
     FULL,
@@ -124,6 +124,7 @@ def _one_block_is_enough(at: Interpretation, guard: str = "block") -> Statement:
 
 def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
     yield from dropping.obligations()
+    yield from several.flags()
     yield Obligation(
         "one_lookahead_block_is_enough_up_to_its_size",
         "One lookahead block is enough exactly where draft layers look ahead by no more tokens "

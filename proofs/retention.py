@@ -16,7 +16,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits, mask, retention
 from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.terms import Formula, Term, not_
+from hitproof.spec.terms import Formula, Term, is_multiple, not_
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
 
@@ -220,7 +220,41 @@ def _retention_keeps_siblings() -> Iterable[Obligation]:
     yield from _run_is_kept(siblings=True)
 
 
+def _left(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
+    """Where a promised hit is lost, the one that is left is kept; no other kept one is longer."""
+    other = at.compared("other")
+    group, sizes = any_group(at, kind, lookahead)
+    promised, kept = at.integer("promised"), at.block_set("kept")
+    left = retention.hit_instead(group, promised, kept)
+    return Statement(
+        (
+            *sizes,
+            ("another hit is no longer than promised", (1 <= other) & (other <= promised)),
+            ("it is on a boundary", is_multiple(other, group.segment)),
+            ("its run is kept", hits.has_required_run(group, other, kept)),
+        ),
+        (other + slip <= left)
+        & (left <= promised)
+        & is_multiple(left, group.segment)
+        & hits.has_required_run(group, left, kept),
+    )
+
+
 def _retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
+    for kind, lookahead in CASES:
+        yield Obligation(
+            case_name("the_hit_that_is_left_is_the_longest", kind, lookahead),
+            "Of the boundaries up to a promised one, the hit that is left is the longest of which "
+            "the run is kept.",
+            partial(_left, kind=kind, lookahead=lookahead),
+            (
+                Mutant(
+                    "longer",
+                    "It is longer than each other one.",
+                    partial(_left, kind=kind, lookahead=lookahead, slip=1),
+                ),
+            ),
+        )
     for name, state in _with_and_without(
         "no_kept_block_can_be_spared", _no_kept_block_can_be_spared, (False, True)
     ):

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from hitproof.proofs.obligation import Theorem
+from hitproof.proofs.obligation import Theorem, refutation
 from hitproof.spec.claims import CLAIMS, Clause
 from hitproof.spec.terms import Symbol
 
@@ -43,7 +43,7 @@ def seen_in(theorem: Theorem) -> set[Clause]:
     """The clauses that a solver sees when the theorem is put to it."""
     with watched() as seen:
         for obligation in theorem.obligations:
-            obligation.state(obligation.interpretation())
+            refutation(obligation.state, obligation.interpretation())
     return seen
 
 

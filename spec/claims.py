@@ -197,27 +197,24 @@ _CLAUSES: dict[str, tuple[Clause, ...]] = {
         hits.run_end,
         hits.required_run,
         groups.share_eagle,
+        groups.is_looked_up_with,
         groups.drops_block,
     ),
     "lookup_returns_longest_valid_hit": (
         hits.within_reach,
         hits.valid_boundary,
-        hits.valid_hit,
-        hits.longest_valid_hit,
-        groups.alignment,
-        groups.geometry,
         groups.whole_blocks,
-        terms.is_multiple,
     ),
     "common_hit_is_valid_for_every_group": (
         groups.alignment,
-        groups.share_eagle,
+        groups.is_common_edge,
+        groups.geometry,
+        groups.whole_blocks,
+        terms.is_multiple,
         hits.valid_boundary,
         hits.valid_hit,
     ),
     "common_hit_is_the_longest": (
-        groups.alignment,
-        groups.share_eagle,
         horizons.horizon,
         hits.valid_boundary,
         hits.valid_hit,
@@ -230,11 +227,12 @@ _CLAUSES: dict[str, tuple[Clause, ...]] = {
     "local_prefix_lacks_states_only": (
         connector.is_fully_loaded,
         connector.valid_local_boundary,
-        hits.valid_hit,
+        connector.valid_local_prefix,
     ),
     "local_prefix_is_the_longest": (
         connector.may_diverge,
         connector.valid_local_boundary,
+        connector.valid_local_prefix,
         connector.longest_local_prefix,
     ),
     "mask_keeps_every_reachable_block": (
@@ -257,7 +255,6 @@ _CLAUSES: dict[str, tuple[Clause, ...]] = {
         fine.tail_boundary,
     ),
     "retention_keeps_siblings": (
-        retention.check_interval,
         retention.falls_on_boundaries,
         retention.sibling_boundary,
         retention.in_retained_mask,
@@ -532,7 +529,7 @@ IN_VLLM: dict[Callable[..., Any], str] = {
     "uses it",
     mask.in_stored_mask: "``reachable_block_mask`` with a ``final_segment_end_block``",
     mask.is_due: "``get_num_cacheable_tokens``",
-    retention.check_interval: "``_validate_prefix_cache_retention_interval`` (PR #43447)",
+    retention.falls_on_boundaries: "``_validate_prefix_cache_retention_interval`` (PR #43447)",
     retention.replay_boundary: "``replay_boundaries``",
     retention.resend_cap: "``proof_limit`` of ``get_mamba_prefill_checkpoint_position``",
     retention.junction_boundary: "``Request.shared_prefix_boundary``, which also keeps the "

@@ -10,28 +10,29 @@ a prefix without that state is *flagged*. vLLM:
 ``supports_divergent_local_hybrid_hits`` of connectors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
-from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary, within_reach
-from hitproof.spec.terms import Blocks, Formula, executable
+from hitproof.spec.hits import Cached, valid_boundary, valid_hit, within_reach
+from hitproof.spec.terms import Blocks, Formula, Items, Tokens, choose, for_some, greatest
 
 
-@executable
-def is_fully_loaded(kind: GroupKind) -> bool:
+def is_fully_loaded(kind: GroupKind) -> Formula:
     """Whether a connector loads everything that groups of the kind read, wherever it starts."""
-    return kind is GroupKind.MAMBA
+    return kind == GroupKind.MAMBA
 
 
-@executable
-def may_diverge(groups: Sequence[Group]) -> bool:
+def may_diverge(groups: Items[Group]) -> Formula:
     """Whether a local prefix may be longer than the hit that all groups share.
 
     It may in models that combine Mamba with full attention. In all others the local prefix is the
     hit itself and is never flagged. vLLM: ``HybridKVCacheCoordinator.full_attention_group_id``.
     """
-    kinds = {group.kind for group in groups if group.prefix_cacheable}
-    return {GroupKind.FULL_ATTENTION, GroupKind.MAMBA} <= kinds
+
+    def has(kind: GroupKind) -> Formula:
+        return for_some(groups, lambda _, group: group.prefix_cacheable & (group.kind == kind))
+
+    return has(GroupKind.FULL_ATTENTION) & has(GroupKind.MAMBA)
 
 
 def valid_local_boundary(
@@ -46,18 +47,53 @@ def valid_local_boundary(
     Like `spec.hits.valid_boundary`, except that a group that is fully loaded needs nothing cached.
     What a window or a chunk reads before the boundary is not loaded: loading starts there.
     """
-    if is_fully_loaded(group.kind):
-        return within_reach(group, boundary, cap_blocks, horizon_blocks)
-    return valid_boundary(group, boundary, cap_blocks, horizon_blocks, cached)
+    return choose(
+        is_fully_loaded(group.kind),
+        lambda: within_reach(group, boundary, cap_blocks, horizon_blocks),
+        lambda: valid_boundary(group, boundary, cap_blocks, horizon_blocks, cached),
+    )
 
 
-@executable
+def valid_local_prefix(
+    groups: Items[Group],
+    alignment_tokens: Tokens,
+    length: Tokens,
+    cap: Tokens,
+    horizon: Tokens,
+    cached: Cached,
+) -> bool:
+    """Whether a local prefix of ``length`` tokens is valid. Arguments as in `spec.hits.valid_hit`.
+
+    Where it may not diverge it is a hit.
+    """
+    diverges = may_diverge(groups)
+
+    def valid(
+        group: BlockGeometry,
+        boundary: Blocks,
+        cap_blocks: Blocks,
+        horizon_blocks: Blocks,
+        held: Callable[[Blocks], Formula],
+    ) -> Formula:
+        return choose(
+            diverges,
+            lambda: valid_local_boundary(group, boundary, cap_blocks, horizon_blocks, held),
+            lambda: valid_boundary(group, boundary, cap_blocks, horizon_blocks, held),
+        )
+
+    return valid_hit(groups, alignment_tokens, length, cap, horizon, cached, valid)
+
+
 def longest_local_prefix(
-    groups: Sequence[Group], alignment_tokens: int, cap: int, horizon: int, cached: Cached
+    groups: Items[Group],
+    alignment_tokens: Tokens,
+    cap: Tokens,
+    horizon: Tokens,
+    cached: Cached,
 ) -> int:
     """The longest local prefix in tokens. Arguments as in `spec.hits.valid_hit`."""
-    if not may_diverge(groups):
-        return longest_valid_hit(groups, alignment_tokens, cap, horizon, cached)
-    return longest_valid_hit(
-        groups, alignment_tokens, cap, horizon, cached, valid=valid_local_boundary
+    return greatest(
+        alignment_tokens,
+        cap,
+        lambda length: valid_local_prefix(groups, alignment_tokens, length, cap, horizon, cached),
     )

@@ -1,12 +1,27 @@
 """KV cache groups, the alignment that they share, and which of them drop a block for EAGLE."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from hitproof.spec.attention import lookahead_blocks, tail_blocks
-from hitproof.spec.terms import Blocks, Formula, Tokens, executable, is_multiple
+from hitproof.spec.terms import (
+    Blocks,
+    Formula,
+    Items,
+    Symbol,
+    Term,
+    Tokens,
+    changed,
+    choose,
+    for_each,
+    for_some,
+    implies,
+    is_multiple,
+    least,
+    not_,
+)
 
 
 class ConfigurationError(ValueError):
@@ -49,6 +64,8 @@ class Group:
     prefill_lookahead: int = 1
 
     def __post_init__(self) -> None:
+        if isinstance(self.block_size, Symbol):
+            return  # any sizes: what is impossible is said where they are
         if self.block_size < 1:
             raise ConfigurationError(
                 f"a block must hold at least one token; block size {self.block_size} is invalid"
@@ -98,17 +115,40 @@ class BlockGeometry:
     chunk: Tokens = 1
 
 
-@executable
-def alignment(groups: Sequence[Group]) -> int:
+def by_kind(group: BlockGeometry, told: Callable[[BlockGeometry], Term]) -> Term:
+    """What is told of a group whose kind is a symbol, by cases."""
+    *others, last = GroupKind
+    result = told(replace(group, kind=last))
+    for kind in others:
+        result = choose(
+            group.kind == kind,
+            partial(told, replace(group, kind=kind)),
+            partial(_itself, result),
+        )
+    return result
+
+
+def _itself(term: Term) -> Term:
+    return term
+
+
+def is_common_edge(groups: Items[Group], tokens: Tokens) -> Formula:
+    """Whether so many tokens are whole blocks in every group that takes part in prefix caching."""
+    return for_each(
+        groups,
+        lambda _, group: implies(group.prefix_cacheable, is_multiple(tokens, group.block_size)),
+    )
+
+
+def alignment(groups: Items[Group]) -> int:
     """The alignment A in tokens: the least common multiple of the block sizes.
 
     A hit must end on a block edge in every group that takes part in prefix caching. Raises
     `ConfigurationError` when none does.
     """
-    sizes = [group.block_size for group in groups if group.prefix_cacheable]
-    if not sizes:
+    if for_each(groups, lambda _, group: not_(group.prefix_cacheable)) is True:
         raise ConfigurationError("hits need at least one group that takes part in prefix caching")
-    return math.lcm(*sizes)
+    return least(groups, lambda tokens: is_common_edge(groups, tokens))
 
 
 def drops_block(use_eagle: Formula, flagged_alike: Formula, none_flagged: Formula) -> Formula:
@@ -120,20 +160,35 @@ def drops_block(use_eagle: Formula, flagged_alike: Formula, none_flagged: Formul
     return use_eagle & (flagged_alike | none_flagged)
 
 
-@executable
-def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
+def is_looked_up_with(group: Group, other: Group) -> Formula:
+    """Whether two groups are looked up together: they differ in the flag at most."""
+    same_run = (group.kind == other.kind) & (group.block_size == other.block_size)
+    same_range = (group.window == other.window) & (group.chunk == other.chunk)
+    return (
+        same_run
+        & same_range
+        & (group.prefix_cacheable == other.prefix_cacheable)
+        & (group.prefill_lookahead == other.prefill_lookahead)
+    )
+
+
+def share_eagle(groups: Items[Group], use_eagle: Formula) -> tuple[Group, ...]:
     """The groups as lookup treats them: ``eagle`` says which must match and drop a block.
 
     With EAGLE on and no group flagged, all of them must, since nobody knows where the draft layers
     are. Groups that differ in the flag only are looked up together, so one flag applies to all of
     them. With EAGLE off none drops a block.
     """
-    none_flagged = not any(group.eagle for group in groups)
-    flagged = {replace(group, eagle=False) for group in groups if group.eagle}
-    alike = (replace(group, eagle=False) for group in groups)
-    return tuple(
-        replace(group, eagle=drops_block(use_eagle, group in flagged, none_flagged))
-        for group in alike
+    none_flagged = for_each(groups, lambda _, group: not_(group.eagle))
+
+    def flagged_alike(group: Group) -> Formula:
+        return for_some(groups, lambda _, other: other.eagle & is_looked_up_with(group, other))
+
+    return changed(
+        groups,
+        lambda group: replace(
+            group, eagle=drops_block(use_eagle, flagged_alike(group), none_flagged)
+        ),
     )
 
 
@@ -142,8 +197,7 @@ def whole_blocks(tokens: Tokens, block_size: Tokens) -> Blocks:
     return tokens // block_size
 
 
-@executable
-def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
+def geometry(group: Group, alignment_tokens: Tokens) -> BlockGeometry:
     """The group in blocks, for hits that end on multiples of ``alignment_tokens``.
 
     A Mamba group never looks ahead, EAGLE or not: draft models have no Mamba layers, and a state
@@ -151,7 +205,7 @@ def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
 
     Raises `ConfigurationError` when the alignment is not a multiple of the block size.
     """
-    if alignment_tokens < 1 or not is_multiple(alignment_tokens, group.block_size):
+    if ((1 <= alignment_tokens) & is_multiple(alignment_tokens, group.block_size)) is False:
         raise ConfigurationError(
             f"the alignment ({alignment_tokens} tokens) must be a positive multiple of the "
             f"group's block size ({group.block_size} tokens)"
@@ -160,9 +214,11 @@ def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
         kind=group.kind,
         segment=whole_blocks(alignment_tokens, group.block_size),
         tail=0 if group.window is None else tail_blocks(group.window, group.block_size),
-        lookahead=lookahead_blocks(group.prefill_lookahead, group.block_size)
-        if group.eagle and group.kind is not GroupKind.MAMBA
-        else 0,
+        lookahead=choose(
+            group.eagle & (group.kind != GroupKind.MAMBA),
+            lambda: lookahead_blocks(group.prefill_lookahead, group.block_size),
+            lambda: 0,
+        ),
         block_size=group.block_size,
         chunk=1 if group.chunk is None else group.chunk,
     )

@@ -1,10 +1,24 @@
 """Hits: which blocks a hit requires, when it is valid, and which one lookup must return."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
-from hitproof.spec.terms import Blocks, Formula, executable, for_all, is_multiple, max
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, by_kind, geometry, whole_blocks
+from hitproof.spec.terms import (
+    Blocks,
+    Formula,
+    Items,
+    Symbol,
+    Term,
+    Tokens,
+    choose,
+    for_all,
+    for_each,
+    greatest,
+    is_multiple,
+    max,
+    span,
+)
 
 Cached = Callable[[int, Blocks], Formula]
 """``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It must answer
@@ -17,6 +31,8 @@ def run_start(group: BlockGeometry, boundary: Blocks) -> Blocks:
     For chunked local attention it is the block that holds the first token of the boundary's
     chunk. Where a chunk starts at the boundary it is the boundary: nothing before it is read.
     """
+    if isinstance(group.kind, Symbol):
+        return by_kind(group, lambda each: run_start(each, boundary))
     match group.kind:
         case GroupKind.FULL_ATTENTION:
             return 0
@@ -50,10 +66,9 @@ def in_required_run(group: BlockGeometry, block: Blocks, boundary: Blocks) -> Fo
     return (0 <= block) & (start <= block) & (block < run_end(group, boundary))
 
 
-@executable
-def required_run(group: BlockGeometry, boundary: int) -> range:
-    """The blocks for which `in_required_run` holds, as a range of ints."""
-    return range(max(run_start(group, boundary), 0), run_end(group, boundary))
+def required_run(group: BlockGeometry, boundary: Blocks) -> range:
+    """The blocks for which `in_required_run` holds."""
+    return span(max(run_start(group, boundary), 0), run_end(group, boundary))
 
 
 def has_required_run(
@@ -62,7 +77,8 @@ def has_required_run(
     cached: Callable[[Blocks], Formula],
 ) -> Formula:
     """Whether every block of the required run at ``boundary`` (in blocks) is cached."""
-    return for_all(max(run_start(group, boundary), 0), run_end(group, boundary), cached)
+    run = required_run(group, boundary)
+    return for_all(run.start, run.stop, cached)
 
 
 def within_reach(
@@ -88,13 +104,12 @@ def valid_boundary(
     return reach & has_required_run(group, boundary, cached)
 
 
-@executable
 def valid_hit(
-    groups: Sequence[Group],
-    alignment_tokens: int,
-    length: int,
-    cap: int,
-    horizon: int,
+    groups: Items[Group],
+    alignment_tokens: Tokens,
+    length: Tokens,
+    cap: Tokens,
+    horizon: Tokens,
     cached: Cached,
     valid: Callable[..., Formula] = valid_boundary,
 ) -> bool:
@@ -105,38 +120,36 @@ def valid_hit(
     ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing;
     ``valid`` decides for each of the others.
     """
-    if length == 0:
-        return True
-    if length < 0 or not is_multiple(length, alignment_tokens):
-        return False
-    return all(
-        valid(
-            geometry(group, alignment_tokens),
-            whole_blocks(length, group.block_size),
-            whole_blocks(cap, group.block_size),
-            whole_blocks(horizon, group.block_size),
-            partial(cached, index),
+
+    def serves(index: Term, group: Group) -> Formula:
+        return choose(
+            group.prefix_cacheable,
+            lambda: valid(
+                geometry(group, alignment_tokens),
+                whole_blocks(length, group.block_size),
+                whole_blocks(cap, group.block_size),
+                whole_blocks(horizon, group.block_size),
+                partial(cached, index),
+            ),
+            lambda: True,
         )
-        for index, group in enumerate(groups)
-        if group.prefix_cacheable
-    )
+
+    aligned = (0 <= length) & is_multiple(length, alignment_tokens)
+    holds: bool = (length == 0) | (aligned & for_each(groups, serves))
+    return holds
 
 
-@executable
 def longest_valid_hit(
-    groups: Sequence[Group],
-    alignment_tokens: int,
-    cap: int,
-    horizon: int,
+    groups: Items[Group],
+    alignment_tokens: Tokens,
+    cap: Tokens,
+    horizon: Tokens,
     cached: Cached,
     valid: Callable[..., Formula] = valid_boundary,
 ) -> int:
     """The longest valid hit in tokens: what lookup must return. Arguments as in `valid_hit`."""
-    return next(
-        (
-            length
-            for length in range(cap // alignment_tokens * alignment_tokens, 0, -alignment_tokens)
-            if valid_hit(groups, alignment_tokens, length, cap, horizon, cached, valid)
-        ),
-        0,
+    return greatest(
+        alignment_tokens,
+        cap,
+        lambda length: valid_hit(groups, alignment_tokens, length, cap, horizon, cached, valid),
     )

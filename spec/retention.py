@@ -26,8 +26,8 @@ from hitproof.spec.terms import (
     Blocks,
     Formula,
     Tokens,
-    executable,
     for_all,
+    greatest,
     is_multiple,
     max,
     min,
@@ -43,7 +43,6 @@ def falls_on_boundaries(interval: Tokens, alignment_tokens: Tokens) -> Formula:
     return (0 <= interval) & is_multiple(interval, alignment_tokens)
 
 
-@executable
 def check_interval(interval: int | None, alignment_tokens: int) -> None:
     """Reject a retention interval that does not fall on boundaries.
 
@@ -147,15 +146,15 @@ def serves_follow_ups(
     return (extension < boundary) & in_required_run(group, block, boundary) & rest
 
 
-@executable
-def hit_instead(group: BlockGeometry, promised: int, kept: Callable[[int], bool]) -> int:
+def hit_instead(
+    group: BlockGeometry, promised: Blocks, kept: Callable[[Blocks], Formula]
+) -> Blocks:
     """The longest boundary up to ``promised`` whose run is kept (all in blocks); 0 for none.
 
     Where that is less than what is promised, a hit is lost, but what is kept for the one that is
     left is no waste.
     """
-    earlier = range(promised, 0, -int(group.segment))
-    return next((end for end in earlier if has_required_run(group, end, kept)), 0)
+    return greatest(group.segment, promised, lambda end: has_required_run(group, end, kept))
 
 
 def _is_promised(group: BlockGeometry, block: Blocks, boundary: Blocks) -> Formula:

@@ -7,8 +7,9 @@ down, also below zero. What Python has no operator for is a function of this mod
 as well. `max` and `min` hide Python's, which cannot compare symbols.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 Term: TypeAlias = Any
 """An integer: a Python int, or a `Symbol`."""
@@ -23,6 +24,7 @@ Formula: TypeAlias = Any
 """A truth value: a Python bool, or a `Symbol`."""
 
 _Clause = TypeVar("_Clause", bound=Callable[..., Any])
+_Item = TypeVar("_Item")
 
 EXECUTABLE: set[Callable[..., Any]] = set()
 """The clauses that no solver sees. A test compares them with what the theorems ask of solvers."""
@@ -65,6 +67,15 @@ class Logic(Protocol):
     def not_(self, formula: Formula) -> Formula:
         """Negation."""
 
+    def choose(self, condition: Formula, then: Term, otherwise: Term) -> Term:
+        """A term by cases."""
+
+    def least(self, holds: Callable[[Term], Formula]) -> Term:
+        """The least integer from 1 on for which something holds that holds for some."""
+
+    def greatest(self, step: Term, limit: Term, holds: Callable[[Term], Formula]) -> Term:
+        """The greatest multiple within a limit for which something holds; 0 for none."""
+
 
 class Symbol:
     """A term or a formula without a value. It has Python's operators.
@@ -74,6 +85,30 @@ class Symbol:
     """
 
     logic: Logic
+
+
+class Family(Symbol):
+    """A sequence without a length, such as the groups of any engine."""
+
+    def for_each(self, holds: Callable[[Term, Any], Formula]) -> Formula:
+        """A quantifier over its items, each with its index."""
+        raise NotImplementedError
+
+    def map(self, change: Callable[[Any], Any]) -> Any:
+        """The same length, with each item changed."""
+        raise NotImplementedError
+
+
+Items: TypeAlias = Sequence[_Item]
+"""A sequence, or a `Family`."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What `range` is, of symbols."""
+
+    start: Term
+    stop: Term
 
 
 def ceil_div(dividend: Term, divisor: Term) -> Term:
@@ -104,6 +139,14 @@ def for_all(start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula
     return _logic(start, end).for_all(start, end, holds)
 
 
+def span(start: Term, end: Term) -> range:
+    """The integers i with ``start <= i < end``; of symbols, a `Span`."""
+    if isinstance(start, int) and isinstance(end, int):
+        return range(start, end)
+    of_symbols: Any = Span(start, end)
+    return cast(range, of_symbols)
+
+
 def implies(premise: Formula, conclusion: Formula) -> Formula:
     """Whether the conclusion holds if the premise does."""
     if isinstance(premise, bool):
@@ -119,6 +162,56 @@ def not_(formula: Formula) -> Formula:
 def is_multiple(position: Term, step: Term) -> Formula:
     """Whether ``position`` is a multiple of ``step``, for ``step >= 1``."""
     return position // step * step == position
+
+
+def choose(condition: Formula, then: Callable[[], Term], otherwise: Callable[[], Term]) -> Term:
+    """What the one function gives if the condition holds, else what the other does."""
+    if isinstance(condition, bool):
+        return then() if condition else otherwise()
+    return _logic(condition).choose(condition, then(), otherwise())
+
+
+def for_each(items: Items[_Item], holds: Callable[[Term, _Item], Formula]) -> Formula:
+    """Whether ``holds(i, item)`` for every item and its index."""
+    if isinstance(items, Family):
+        return items.for_each(holds)
+    return all(holds(index, item) for index, item in enumerate(items))
+
+
+def for_some(items: Items[_Item], holds: Callable[[Term, _Item], Formula]) -> Formula:
+    """Whether ``holds(i, item)`` for at least one item and its index."""
+    return not_(for_each(items, lambda index, item: not_(holds(index, item))))
+
+
+def changed(items: Items[_Item], change: Callable[[_Item], _Item]) -> tuple[_Item, ...]:
+    """The items, each one changed."""
+    if isinstance(items, Family):
+        of_symbols: tuple[_Item, ...] = items.map(change)
+        return of_symbols
+    return tuple(change(item) for item in items)
+
+
+def least(items: Items[Any], holds: Callable[[Term], Formula]) -> int:
+    """The least integer from 1 on for which it holds, of the items; it must hold for some."""
+    if isinstance(items, Family):
+        of_symbols: int = items.logic.least(holds)
+        return of_symbols
+    number = 1
+    while not holds(number):
+        number += 1
+    return number
+
+
+def greatest(step: Term, limit: Term, holds: Callable[[Term], Formula]) -> int:
+    """The greatest multiple of ``step``, from it up to ``limit``, for which it holds; 0 for none.
+
+    ``step >= 1``.
+    """
+    if isinstance(step, int) and isinstance(limit, int):
+        multiples = range(limit // step * step, 0, -step)
+        return next((multiple for multiple in multiples if holds(multiple)), 0)
+    of_symbols: int = _logic(step, limit).greatest(step, limit, holds)
+    return of_symbols
 
 
 def _logic(*operands: Term) -> Logic:

@@ -70,7 +70,7 @@ def needed(layout: Layout, required: frozenset[Question], flagged: bool) -> froz
 
 
 def _is_state(layout: Layout, question: Question) -> bool:
-    return is_fully_loaded(layout.looked_up[question[0]].group.kind)
+    return bool(is_fully_loaded(layout.looked_up[question[0]].group.kind))
 
 
 @dataclass(frozen=True)
