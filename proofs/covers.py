@@ -13,10 +13,10 @@ COVERS: dict[str, str] = {
     "lookup_returns_longest_valid_hit": "For one group of any kind: what makes a hit valid, that "
     "the longest is one, and that a scan from above, as the reference has it, ends there.",
     "common_hit_is_valid_for_every_group": "For any number of groups of any kinds and sizes: "
-    "their alignment, and that a hit is valid exactly when each of them serves it. For one "
-    "arbitrary group, whose lookup keeps its contract: what the rounds end with is valid for it. "
-    "That the lookups keep the contract in each round is argued in words. The horizon stays as it "
-    "is.",
+    "their alignment, that a hit is valid exactly when each of them serves it, and that all that "
+    "attention then reads before it is cached. For one arbitrary group, whose lookup keeps its "
+    "contract: what the rounds end with is valid for it. That the lookups keep the contract in "
+    "each round is argued in words. The horizon stays as it is.",
     "common_hit_is_the_longest": "For any number of groups: which hit is the longest. For one "
     "arbitrary group, whose lookup keeps its contract: the rounds end, and skip no common hit. "
     "That they do so for all groups together is argued in words. Without a margin: what one turn "
@@ -41,8 +41,8 @@ COVERS: dict[str, str] = {
     "real code.",
     "lookup_agrees_under_dense_retention": "For any sets of keys and any history of requests, "
     "chunks and evictions, by induction over its steps; which blocks are owed and kept, for one "
-    "group of any kind. That sets of keys stand for any number of groups is argued in words. Hits "
-    "end on block edges.",
+    "group of any kind. That sets of keys stand for any number of groups is shown of hits, and "
+    "argued in words of the steps of a history. Hits end on block edges.",
     "lookup_agrees_under_interval_retention": "The same; dense caching is of what was computed. "
     "What a request promises beside the interval is covered as under latest retention.",
     "lookup_agrees_under_latest_retention": "The same, for each boundary that a request promises, "

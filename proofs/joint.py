@@ -144,6 +144,7 @@ def _candidate_only_caps(
 def _ends_at_a_valid_hit() -> Iterable[Obligation]:
     yield from several.alignment()
     yield from several.validity()
+    yield from several.soundness()
     for kind in KINDS:
         yield Obligation(
             f"candidate_only_caps_a_group[{kind}]",

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from hitproof.proofs.cases import holds_token
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import attention, hits
 from hitproof.spec import groups as spec
-from hitproof.spec import hits
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.terms import (
     Formula,
     Term,
+    choose,
     for_all,
     for_each,
     for_some,
@@ -212,6 +214,69 @@ def _served_by_all(at: Interpretation, part: bool = True, aligned: bool = True) 
     )
 
 
+def _read_is_cached(
+    at: Interpretation, kind: GroupKind, served: bool = True, part: bool = True
+) -> Statement:
+    """What attention reads before a valid hit is cached, in each group that takes part."""
+    length, block, token = (at.integer(n) for n in ("length", "block", "token"))
+    query, boundary = at.integer("query"), at.integer("boundary")
+    _, index, group, exists = _taking_part(at)
+    valid, _ = _hit(at, length)
+    size, cached = group.block_size, at.block_sets("cached")
+    sliding, chunked = kind is GroupKind.SLIDING_WINDOW, kind is GroupKind.CHUNKED_LOCAL
+    if kind is GroupKind.MAMBA:
+        reads = attention.reads_state(length, token) & (token + 1 == (block + 1) * size)
+    else:
+        window, chunk = (group.window if sliding else None), (group.chunk if chunked else None)
+        reads = (length <= query) & attention.attends(query, token, window, chunk)
+    return Statement(
+        (
+            *(exists if part else exists[:1]),
+            on_edges(at),
+            ("it is of the kind", group.kind == kind),
+            ("the hit ends after some blocks", (1 <= boundary) & (length == boundary * size)),
+            *((("it is valid", valid),) if served else ()),
+            ("the token is before the end", (0 <= token) & (token < length)),
+            ("the block holds it", holds_token(block, token, size)),
+            ("a token past the hit reads it", reads),
+        ),
+        cached(index, block),
+    )
+
+
+def _agrees(at: Interpretation, owed: bool = True, kept: bool = True) -> Statement:
+    """Two caches that agree on what is owed serve a hit whose runs are owed alike."""
+    length, alignment, groups = at.integer("length"), at.integer("alignment"), at.groups()
+    limits = at.integer("cap"), at.integer("horizon")
+    cached, dense, is_owed = (at.block_sets(name) for name in ("cached", "dense", "owed"))
+
+    def of_run(holds: Callable[[Term, Term], Formula]) -> Formula:
+        def each(index: Term, group: Group) -> Formula:
+            shape, boundary = spec.geometry(group, alignment), length // group.block_size
+            run = hits.required_run(shape, boundary)
+            return choose(
+                group.prefix_cacheable,
+                lambda: for_all(run.start, run.stop, partial(holds, index)),
+                lambda: True,
+            )
+
+        return for_each(groups, each)
+
+    def agree(index: Term, block: Term) -> Formula:
+        within = implies(cached(index, block), dense(index, block))
+        return within & implies(dense(index, block) & is_owed(index, block), cached(index, block))
+
+    return Statement(
+        (
+            on_edges(at),
+            *((("the caches agree", of_run(agree)),) if kept else ()),
+            *((("what the hit requires is owed", of_run(is_owed)),) if owed else ()),
+        ),
+        hits.valid_hit(groups, alignment, length, *limits, cached)
+        == hits.valid_hit(groups, alignment, length, *limits, dense),
+    )
+
+
 def _any_valid(
     shape: BlockGeometry,
     boundary: Term,
@@ -345,6 +410,36 @@ def validity() -> Iterable[Obligation]:
                 "So it is elsewhere.",
                 partial(_served_by_all, aligned=False),
             ),
+        ),
+    )
+
+
+def soundness() -> Iterable[Obligation]:
+    """That all is there which a hit lets a request read."""
+    for kind in GroupKind:
+        state = partial(_read_is_cached, kind=kind)
+        yield Obligation(
+            f"what_a_valid_hit_reads_is_cached[{kind}]",
+            "Of any number of groups, of any kinds and sizes, each that takes part has cached, for "
+            f"a valid hit, all that a later token of the request reads before it: {kind}.",
+            state,
+            (
+                Mutant("not_valid", "So it has of any hit.", partial(state, served=False)),
+                Mutant("opted_out", "So has each that opts out.", partial(state, part=False)),
+            ),
+        )
+
+
+def agreement() -> Obligation:
+    """That sets of keys stand for any number of groups."""
+    return Obligation(
+        "any_number_of_groups_agree",
+        "Of any number of groups, of any kinds and sizes: where what a hit requires of each that "
+        "takes part is owed, two caches that agree serve it alike.",
+        _agrees,
+        (
+            Mutant("not_owed", "So they do any other hit.", partial(_agrees, owed=False)),
+            Mutant("disagree", "So do any two caches.", partial(_agrees, kept=False)),
         ),
     )
 

@@ -8,9 +8,9 @@ request is among them, and each eviction of whole required runs.
 
 A *key* is a group and the content of one of its blocks (vLLM's ``BlockHashWithGroupId``). A hit is
 valid when the keys of all required runs are cached, those of all groups. So a statement on sets of
-keys is one on any number of groups; this step is an argument in words, which no solver checks. The
-definition of a hit of several groups (`spec.hits.valid_hit`) takes lists of groups and is tested,
-not proved. ``cached`` and ``dense`` are the keys in the two caches,
+keys is one on any number of groups: under dense retention `any_number_of_groups_agree` shows it of
+the definition (`spec.hits.valid_hit`); of the other obligations it is an argument in words.
+``cached`` and ``dense`` are the keys in the two caches,
 ``computed`` and ``evicted`` those of a step, ``kept`` those that the producer registers of what is
 computed, ``required`` those of one hit of a later request. Where an obligation takes for granted
 what another one proves, it names it (`Obligation.rests_on`), and both call the same function.

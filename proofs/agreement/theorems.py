@@ -4,9 +4,10 @@ In one module, though long: it is the chain of each theorem, read from top to bo
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
-from hitproof.proofs import promises
+from hitproof.proofs import promises, several
 from hitproof.proofs.agreement.blocks import (
     owed_is_kept,
     required_is_owed,
@@ -194,6 +195,8 @@ def _dense() -> Iterable[Obligation]:
     yield from _history(DENSE)
     yield from _hits()
     yield from _owed_runs(DENSE)
+    groups = several.agreement()
+    yield replace(groups, rests_on=(_ALWAYS, _OWED))
     yield Obligation(
         "lookup_returns_what_dense_caching_would",
         "Lookup returns the same hit as with dense caching. So a request resumes at the same token "
@@ -206,7 +209,7 @@ def _dense() -> Iterable[Obligation]:
                 partial(same_lookup, slip=1),
             ),
         ),
-        rests_on=(_AGREES,),
+        rests_on=(_AGREES, groups.name),
     )
 
 
