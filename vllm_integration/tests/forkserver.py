@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 _LIKE = "0.33.0"
 _BESIDE = ("pytest",)
 """What runs in a target's process beside the target."""
-_SAME = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONUSERBASE")
+_SAME = ("PYTHONHASHSEED", "PYTHONUSERBASE")
 """Variables that an interpreter reads when it starts."""
 _MOST_DESCRIPTORS = 250
 
@@ -47,7 +47,8 @@ def here():
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 
 words = sys.argv[1:]
-served = words[:1] == ["-c"] or words[:1] == ["-P"] and len(words) > 1 and words[1][0] != "-"
+what = words[1:] if words[:1] == ["-P"] else words
+served = len(what) > 1 and what[0] in ("-c", "-m") or what != words and what and what[0][0] != "-"
 if not served or any(os.environ.get(n) not in (None, v) for n, v in {same!r}.items()):
     here()
 descriptors = []
@@ -248,16 +249,24 @@ def _become(about: dict[str, Any], descriptors: list[int]) -> NoReturn:
     sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
     tempfile.tempdir = None
     words = about["words"]
+    path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if words[0] == "-P":
+        del words[0]
+    else:
+        path.insert(0, "" if words[0] == "-c" else os.getcwd())
+    sys.path[:0] = path
     main = sys.modules["__main__"] = ModuleType("__main__")
     code = 0
     try:
         if words[0] == "-c":
             sys.argv = ["-c", *words[2:]]
-            sys.path.insert(0, "")
             exec(compile(words[1], "<string>", "exec"), vars(main))
-        else:
+        elif words[0] == "-m":
             sys.argv = words[1:]
-            runpy.run_path(words[1], run_name="__main__")
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = words
+            runpy.run_path(words[0], run_name="__main__")
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         if isinstance(ended.code, str):

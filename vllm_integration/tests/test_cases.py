@@ -222,7 +222,7 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
     shown = [Demonstration(**found["case"]) for found in json.loads(result.stdout)["findings"]]
     assert {each.outcome for each in shown} == {CaseOutcome.FAILS}
     assert any("@patch.dict(os.environ" in each.pytest for each in shown)
-    ran = write_and_run(cases, shown, resolve("0.23.0"), sys.executable, 60)
+    ran = write_and_run(cases, shown, resolve("0.23.0"), os.environ[PYTHON], 60)
     fixed = {name for name, each in ran.items() if each.outcome is CaseOutcome.PASSES}
     assert any("longer_than_sliding_window_can_serve" in name for name in fixed)
     assert any("promised" in name for name in ran.keys() - fixed)
@@ -257,7 +257,7 @@ def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(
     assert shown.reproduced
     assert shown.whole == "scheduler"
     for version, outcome in ((with_fault, CaseOutcome.FAILS), (without, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], resolve(version), sys.executable, 60)
+        ran = write_and_run(tmp_path, [shown], resolve(version), os.environ[PYTHON], 60)
         assert ran["scheduler"].outcome is outcome
 
 
@@ -306,7 +306,7 @@ def test_a_case_of_a_scheduler_fails_where_it_is_broken(
         shown = session.finding((found[0], play), "broken").demonstration
     assert written in shown.pytest
     for target, outcome in ((copy, CaseOutcome.FAILS), (resolve("0.33.0"), CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, sys.executable, 60)
+        ran = write_and_run(tmp_path, [shown], target, os.environ[PYTHON], 60)
         assert ran["broken"].outcome is outcome
 
 
@@ -338,7 +338,7 @@ def test_a_case_of_a_scheduler_has_states_from_inside_chunks(
         shown = session.finding((found[0], play), "exported").demonstration
     assert "is_mamba_prefill_checkpoint_valid" in shown.pytest
     for target, outcome in ((release, CaseOutcome.FAILS), (mended, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, sys.executable, 60)
+        ran = write_and_run(tmp_path, [shown], target, os.environ[PYTHON], 60)
         assert ran["exported"].outcome is outcome
 
 
@@ -415,5 +415,5 @@ def test_a_case_passes_where_its_fault_is_mended(
     assert "hitproof" not in shown.pytest
     assert written in shown.pytest
     for target, outcome in ((release, CaseOutcome.FAILS), (mended, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, sys.executable, 60)
+        ran = write_and_run(tmp_path, [shown], target, os.environ[PYTHON], 60)
         assert ran["mended"].outcome is outcome

@@ -1,7 +1,7 @@
 """One cause, one finding: changes, places, and what annotations say of them."""
 
 import html
-import sys
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -31,6 +31,7 @@ from hitproof.vllm_integration.survey.faults import status_of
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import MANAGERS, Copy, release
+from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.tests.reports import conforming, entry, found, grown
 
 FILE = "vllm/v1/core/managers.py"
@@ -225,7 +226,7 @@ def test_a_fault_of_many_signatures_is_one_finding_at_the_changed_line(broken_co
     configuration = single_group(GroupKind.SLIDING_WINDOW, 1, 3, 2, True, 7)
     task = Task("mask_keeps_every_reachable_block", configuration)
     target = Target("fork", root, "0.33.0")
-    with closing(Session(lambda: Worker(target, sys.executable, 16 << 30), 60)) as session:
+    with closing(Session(lambda: Worker(target, os.environ[PYTHON], 16 << 30), 60)) as session:
         evidence = session.settle(task, keep_facts=False).evidence
         smallest = {each.signature: each for each in evidence}.values()
         findings = [session.finding(each, f"case_{n}") for n, each in enumerate(smallest)]

@@ -2,9 +2,7 @@
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +34,8 @@ from hitproof.vllm_integration.reports.html.doctor import doctor_page
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import link
+from hitproof.vllm_integration.tests.forkserver import PYTHON
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASES = ("0.23.0", "0.28.0", "0.33.0")
@@ -100,7 +100,7 @@ def deployed(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, An
     """What each configuration is and hits on a release."""
     target = resolve(request.param)
     names = [*CONFIGURATIONS, *(NEWER if request.param == NEWEST else ())]
-    with Worker(target, sys.executable, 16 << 30) as worker:
+    with Worker(target, os.environ[PYTHON], 16 << 30) as worker:
         yield (
             request.param,
             {name: worker.ask(60, **wanted(name).asked(wanted(name).arguments)) for name in names},
@@ -157,7 +157,7 @@ def test_hits_are_those_of_the_scheduler_alone(deployed: tuple[str, dict[str, An
             expected.append((name, row["reuse"], row["prompt"], row["hit"]))
     root = resolve(release).root
     ended = subprocess.run(
-        [sys.executable, "-m", "hitproof.vllm_integration.tests.doctored_schedulers"],
+        [os.environ[PYTHON], "-m", "hitproof.vllm_integration.tests.doctored_schedulers"],
         input=json.dumps(asked),
         capture_output=True,
         text=True,
@@ -250,13 +250,11 @@ def test_a_target_that_derives_wrongly(
     original = resolve(NEWEST).root
     assert original is not None
     root = tmp_path / "checkout"
-    shutil.copytree(original, root, copy_function=os.symlink)
     text = (original / path).read_text()
     assert old in text
-    (root / path).unlink()
-    (root / path).write_text(text.replace(old, new))
+    link(original, root, {path: text.replace(old, new)})
     asked = wanted(configuration)
-    with Worker(resolve(str(root)), sys.executable, 16 << 30) as worker:
+    with Worker(resolve(str(root)), os.environ[PYTHON], 16 << 30) as worker:
         answer = worker.ask(60, **asked.asked(asked.arguments))
     assert answer["refused"] == ""
     assert rule in {broken["rule"] for broken in answer["broken_rules"]}
@@ -413,7 +411,7 @@ def test_whose_limit_it_is() -> None:
         "architecture": (json.dumps(json.loads(llama) | {"architectures": ["Unheard"]}), []),
     }
     wanted = Wanted(read_model("llama-3-8b"), (), (600,), ANSWER, QUESTION)
-    with Worker(resolve(NEWEST), sys.executable, 16 << 30) as worker:
+    with Worker(resolve(NEWEST), os.environ[PYTHON], 16 << 30) as worker:
         answers = {
             name: worker.ask(
                 60, **wanted.asked(arguments) | {"config": config, "arguments": arguments}

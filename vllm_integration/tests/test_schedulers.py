@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -284,7 +283,7 @@ def test_what_is_known_of_a_release_is_found(name: str, release: str, defect: st
 )
 def test_each_fault_of_a_part_is_found(broken: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", f"hitproof.vllm_integration.tests.broken_{broken}"],
+        [os.environ[PYTHON], "-m", f"hitproof.vllm_integration.tests.broken_{broken}"],
         capture_output=True,
         text=True,
         check=False,

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from hitproof.conformance.histories.json_format import read_lines
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof, release
+from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.tests.test_aliases import HISTORY
 
 HOME = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ def run(
         "CUDA_VISIBLE_DEVICES": "",
     }
     return subprocess.run(
-        [sys.executable, "-P", *map(str, arguments)],
+        [os.environ[PYTHON], "-P", *map(str, arguments)],
         cwd=root,
         env=os.environ | settings | environment,
         capture_output=True,
