@@ -294,7 +294,7 @@ class PagedEngine(Engine):
         self.pages = getattr(self, "pages", {})
         copies = getattr(output, "kv_cache_block_copies", None) or ()
         # As vLLM's worker does, read all sources before a target is written.
-        held = {each.dst_block_id: self.pages.get(each.src_block_id, {}) for each in copies}
+        held = {c.dst_block_id: self.pages.get(c.src_block_id, {}) for c in copies}
         self.pages.update((target, dict(pages)) for target, pages in held.items())
         self.compute(chunks)
 
