@@ -333,6 +333,7 @@ def test_explorer_agrees_with_brute_force(layout: Layout, iterate: Iterate) -> N
         assert evidence.cached in wrong[evidence.max_length]
 
 
+@pytest.mark.xfail(strict=True, reason="lists that the reference left behind count as state")
 def test_asking_again_is_merged_as_long_as_the_answer_is_known() -> None:
     layout = Layout((sliding(2, eagle=True), sliding(3), Group(FULL, 1)), 8, True, 1)
     lookup = ReferenceCommonLookup(layout, LookaheadHorizon.HASHED)
