@@ -17,9 +17,9 @@ from hitproof.spec.terms import (
     choose,
     for_each,
     for_some,
-    implies,
+    is_common_multiple,
     is_multiple,
-    least,
+    lcm,
     not_,
 )
 
@@ -134,10 +134,7 @@ def _itself(term: Term) -> Term:
 
 def is_common_edge(groups: Items[Group], tokens: Tokens) -> Formula:
     """Whether so many tokens are whole blocks in every group that takes part in prefix caching."""
-    return for_each(
-        groups,
-        lambda _, group: implies(group.prefix_cacheable, is_multiple(tokens, group.block_size)),
-    )
+    return is_common_multiple(groups, _takes_part, _block_size, tokens)
 
 
 def alignment(groups: Items[Group]) -> int:
@@ -148,7 +145,15 @@ def alignment(groups: Items[Group]) -> int:
     """
     if for_each(groups, lambda _, group: not_(group.prefix_cacheable)) is True:
         raise ConfigurationError("hits need at least one group that takes part in prefix caching")
-    return least(groups, lambda tokens: is_common_edge(groups, tokens))
+    return lcm(groups, _takes_part, _block_size)
+
+
+def _takes_part(group: Group) -> Formula:
+    return group.prefix_cacheable
+
+
+def _block_size(group: Group) -> Tokens:
+    return group.block_size
 
 
 def drops_block(use_eagle: Formula, flagged_alike: Formula, none_flagged: Formula) -> Formula:

@@ -7,8 +7,10 @@ down, also below zero. What Python has no operator for is a function of this mod
 as well. `max` and `min` hide Python's, which cannot compare symbols.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 Term: TypeAlias = Any
@@ -191,15 +193,26 @@ def changed(items: Items[_Item], change: Callable[[_Item], _Item]) -> tuple[_Ite
     return tuple(change(item) for item in items)
 
 
-def least(items: Items[Any], holds: Callable[[Term], Formula]) -> int:
-    """The least integer from 1 on for which it holds, of the items; it must hold for some."""
+def is_common_multiple(
+    items: Items[_Item],
+    counts: Callable[[_Item], Formula],
+    number: Callable[[_Item], Term],
+    multiple: Term,
+) -> Formula:
+    """Whether it is a multiple of the ``number``, at least 1, of each item that ``counts``."""
+    return for_each(
+        items, lambda _, item: implies(counts(item), is_multiple(multiple, number(item)))
+    )
+
+
+def lcm(
+    items: Items[_Item], counts: Callable[[_Item], Formula], number: Callable[[_Item], Term]
+) -> int:
+    """The least common multiple, from 1 on, of the ``number`` of each item that ``counts``."""
     if isinstance(items, Family):
-        of_symbols: int = items.logic.least(holds)
+        of_symbols: int = items.logic.least(partial(is_common_multiple, items, counts, number))
         return of_symbols
-    number = 1
-    while not holds(number):
-        number += 1
-    return number
+    return math.lcm(*(number(item) for item in items if counts(item)))
 
 
 def greatest(step: Term, limit: Term, holds: Callable[[Term], Formula]) -> int:

@@ -103,6 +103,13 @@ def test_geometry_counts_the_blocks_that_draft_layers_look_ahead() -> None:
         assert geometry(group, 12).lookahead == blocks
 
 
+def test_alignment_of_large_blocks_is_not_searched_for() -> None:
+    """Block sizes without a common divisor have an alignment that no counting reaches."""
+    sizes = (2**31 - 1, 2**61 - 1)
+    groups = tuple(Group(GroupKind.FULL_ATTENTION, block_size=size) for size in sizes)
+    assert alignment(groups) == sizes[0] * sizes[1]
+
+
 def test_geometry_refuses_an_alignment_off_the_block_edges() -> None:
     for group, tokens in product((Group(FULL, 1), Group(SLIDING, 3, 5)), range(-3, 10)):
         if tokens in range(group.block_size, 10, group.block_size):
