@@ -5,6 +5,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -46,10 +47,23 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[variable] = str(place / "python")
 
 
+def _long(items: list[pytest.Item]) -> list[str]:
+    """The names of the long tests: of `long(keep=n)`, all cases of a function but its first n."""
+    names, kept = [], Counter[str]()
+    for item in items:
+        if (mark := item.get_closest_marker("long")) is None:
+            continue
+        function = item.nodeid.partition("[")[0]
+        kept[function] += 1
+        if kept[function] > mark.kwargs.get("keep", 0):
+            names.append(item.nodeid)
+    return sorted(names)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long tests that are not asked for."""
     which, seed = config.getoption("--long"), config.getoption("--seed")
-    names = sorted(item.nodeid for item in items if item.get_closest_marker("long"))
+    names = _long(items)
     if not names or which == "all":
         return
     size = -(-len(names) // _SAMPLE) if which == "sample" else 0

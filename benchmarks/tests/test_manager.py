@@ -24,6 +24,7 @@ def benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @runs_vllm
 def test_every_operation_is_compared() -> None:
     result = benchmark("--tokens", "4000", "--repetitions", "1", "--format", "json")

@@ -20,6 +20,7 @@ def benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.skipif(find_spec("torch") is None, reason="this interpreter lacks what vLLM imports")
 def test_every_operation_is_timed_with_and_without_a_shadow() -> None:

@@ -32,6 +32,7 @@ def test_the_reference_keeps_what_it_promises_at_the_edge() -> None:
     assert 10 < admitted < len(EDGES) - 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("subject", "code"),
     [

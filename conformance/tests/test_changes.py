@@ -149,6 +149,7 @@ class Changing(ReferenceSubject):
         setattr(self, method, lambda judged: Answering(inner(judged), None, whole))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("claim", "judged", "method", "whole", "effect"),
     [

@@ -146,6 +146,7 @@ def test_the_reference_conforms(check: Any) -> None:
         assert result.states
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("name", BROKEN)
 def test_each_fault_is_refuted(name: str) -> None:
     subject, claim = BROKEN[name]
@@ -249,6 +250,7 @@ def test_chunks_of_broken_blocks_are_judged_though_no_engine_has_them() -> None:
         assert set(result.statuses.values()) == {Status.PROVED}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("scan", [PlainScan(), SkippingScan()])
 def test_scans_conform_and_the_skipping_one_asks_less_of_an_empty_cache(scan: Scan) -> None:

@@ -256,12 +256,14 @@ def test_the_reference_conforms() -> None:
         assert result.paths
 
 
+@pytest.mark.long
 def test_a_right_iteration_of_another_make_conforms() -> None:
     for layout in small_layouts():
         result = check_common_hit(BrokenCoordinator(right), layout)
         assert set(result.statuses.values()) == {Status.PROVED}, layout.describe()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMMON_BROKEN)
 def test_each_fault_is_refuted_shrunk_and_shown(name: str) -> None:
     subject, claim = COMMON_BROKEN[name]

@@ -66,6 +66,7 @@ def test_the_reference_passes() -> None:
     assert min(done[kind] for kind in kinds) >= len(CONNECTIONS) // 2, done
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("fault", "code"),
     [

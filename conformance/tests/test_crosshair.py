@@ -84,6 +84,7 @@ def is_refuted(verdict: str) -> bool:
     return verdict not in ("confirmed", "open")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", CONTRACTS)
 def test_no_contract_is_refuted(module: ModuleType) -> None:
     found = verdicts(file_of(module), CONTRACTS[module])

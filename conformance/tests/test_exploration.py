@@ -113,6 +113,7 @@ def hit_weights(paths: Any, num_blocks: int) -> dict[int, int]:
     return weights
 
 
+@pytest.mark.long
 def test_merging_makes_long_requests_cheap() -> None:
     configuration = single_group(SLIDING, 1, 1, 5, True, 40)
     exploration = explored(configuration, ReferenceLookup(configuration), 40)

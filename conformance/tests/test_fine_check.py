@@ -102,6 +102,7 @@ def test_the_reference_conforms() -> None:
     assert judged == {(kind, eagle) for kind in FINE_KINDS for eagle in (False, True)}
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind", FINE_KINDS)
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_refuted(kind: GroupKind, name: str) -> None:

@@ -131,6 +131,7 @@ def by_code(result: CheckResult) -> dict[str, int]:
     return {signature.code: each.size for signature, each in result.footprints.items()}
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("shape", "answer"),
     [
@@ -150,6 +151,7 @@ def test_the_states_of_a_group_are_counted_exactly(shape: Shape, answer: Answer 
         assert by_code(found) == by_brute_force(subject, configuration)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMON_BROKEN)
 def test_the_states_of_layouts_are_counted_exactly(name: str) -> None:

@@ -99,6 +99,7 @@ def test_a_broken_manager_is_caught(broken: type[Wrapped], words: str) -> None:
     assert any(text.startswith(w) for text in seen for w in wanted), seen
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("broken", [b for b, _ in FAULTS], ids=[b.__name__ for b, _ in FAULTS])
 def test_a_broken_reference_is_caught(broken: type[Wrapped]) -> None:
     """Nothing is wrong with the real manager, so it is never blamed for breaking a claim."""

@@ -49,6 +49,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("source", "part"), DEALT)
 def test_required_runs_are_sufficient_and_necessary(source: Source, part: int) -> None:
     hits = blocks = 0
@@ -63,6 +64,7 @@ def test_required_runs_are_sufficient_and_necessary(source: Source, part: int) -
     assert blocks
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("source", "part"), DEALT)
 def test_requests_that_share_a_prefix_may_share_its_blocks(source: Source, part: int) -> None:
     hits = 0

@@ -69,6 +69,7 @@ def frozen() -> Iterator[History]:
     return iter(vectors().values())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("histories", [generated, generated_fine, of_modules, of_families, frozen])
 def test_under_the_reference_logits_are_those_of_no_caching(
@@ -118,6 +119,7 @@ def shown(played: History, subject: ManagerSubject) -> tuple[set[Showing], Numer
     return {each[0] for each in found if each is not None}, numbers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", [StaleHit, OtherBlock, FreesWindow])
 def test_wrong_content_gives_wrong_output(wrong: type) -> None:
     found, numbers = shown(HYBRID, Broken(wrong))
@@ -137,6 +139,7 @@ def test_a_window_hole_gives_wrong_output_and_the_repaired_manager_does_not() ->
     assert shown(played, REFERENCE)[0] == set()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_judge_finds_what_numbers_show() -> None:
     """Also where a state is freed before it is read, and nothing is written into its block."""
@@ -149,6 +152,7 @@ def test_the_judge_finds_what_numbers_show() -> None:
     assert wrong
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", [LooksOneTokenAhead(), RegistersDrafts()])
 def test_wrong_drafts_are_shown_and_the_output_is_right(subject: ManagerSubject) -> None:

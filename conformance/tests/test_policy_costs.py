@@ -113,6 +113,7 @@ def test_hits_inside_blocks_come_with_the_ends_of_prompts() -> None:
     assert costs(BEST | aligned)["hit_granularity"].lost > 0
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("mode", ["dense", "latest", "interval"])
 @pytest.mark.parametrize("release", UNDER)
 def test_the_reference_serves_the_hits(release: str, mode: str) -> None:

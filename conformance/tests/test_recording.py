@@ -238,6 +238,7 @@ def test_what_a_step_shows_is_said_in_words() -> None:
             assert shown(parting.observable, one, other) != shown(parting.observable, other, one)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "manager",
     [

@@ -180,6 +180,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
 ]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("manager", "words"), FAULTS, ids=[f"{b.__name__}-{n}" for n, (b, _) in enumerate(FAULTS)]
 )

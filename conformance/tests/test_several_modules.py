@@ -118,6 +118,7 @@ def test_the_reference_conforms() -> None:
     assert all(any(lookup.due for lookup in lookups) for lookups in judged)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("subject", "found"),
     [

@@ -143,6 +143,7 @@ def test_other_configurations_settle_nothing() -> None:
     assert check_sharing(ReferenceSubject(), eagle).statuses == {}
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_refuted(name: str) -> None:
     distort, divergence, failure = FAULTS[name]

@@ -170,6 +170,7 @@ def caught_by(mutant: Mutant) -> str | None:
         return lost_theorem() or diverging_check()
 
 
+@pytest.mark.long
 def test_nothing_is_wrong_with_the_spec_itself() -> None:
     assert broken_test() is None
     assert lost_theorem() is None

@@ -96,11 +96,13 @@ def found(pool: type[PlainPool]) -> set[str]:
     return {str(each.signature.defect) for each in check_pool(Pools(pool), PLAIN).evidence}
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("pool", [Unpinning, PlainPool, CannotUnpin])
 def test_a_right_pool_passes(pool: type[PlainPool]) -> None:
     assert found(pool) == set()
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("pool", "code"),
     [

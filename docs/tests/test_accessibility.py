@@ -37,6 +37,7 @@ def violations(page: Page) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "scheme"),
     [
@@ -53,6 +54,7 @@ def test_axe_finds_nothing_on_the_site(
         assert violations(page) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_axe_finds_nothing_on_reports(
     browser: Browser, written: Callable[[str, str], Path], scheme: Scheme
@@ -70,6 +72,7 @@ def test_axe_finds_nothing_on_reports(
             assert violations(page) == []
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("spoilt", "found"),
     [
@@ -102,6 +105,7 @@ def papers(browser: Browser, path: Path, java_script: bool) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_a_theme_of_the_site_is_chosen_by_keyboard_and_remembered(
     browser: Browser, site: Path
 ) -> None:
@@ -145,6 +149,7 @@ def test_a_theme_of_a_report_is_chosen_by_keyboard_and_remembered(
         assert page.evaluate(PAPER) == light
 
 
+@pytest.mark.long
 def test_without_java_script_the_system_chooses_the_theme(
     browser: Browser, site: Path, written: Callable[[str, str], Path]
 ) -> None:

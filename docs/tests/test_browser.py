@@ -132,6 +132,7 @@ def test_the_comparison_is_clicked_through(
 # --- the site
 
 
+@pytest.mark.long
 @everywhere
 def test_a_clause_is_read(
     browser: Browser, site: Path, size: tuple[int, int], scheme: Scheme

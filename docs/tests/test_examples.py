@@ -38,6 +38,7 @@ def long_as_it_is(example: Example) -> Any:
     return pytest.param(example, marks=[pytest.mark.long] if example.command in LONG else ())
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("example", [*map(long_as_it_is, all_examples())], ids=named)
 def test_an_example_is_what_is_printed(example: Example, checked: Check) -> None:

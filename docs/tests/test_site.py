@@ -136,6 +136,7 @@ def assert_fails(log: pytest.LogCaptureFixture, build: Callable[[], None], *why:
         assert any(reason in message for message in told), told
 
 
+@pytest.mark.long
 def test_a_broken_link_fails_the_build(
     edited: Callable[[str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -199,6 +199,7 @@ def verdicts(results: list[ProofResult]) -> list[tuple[object, ...]]:
     ]
 
 
+@pytest.mark.long
 def test_subprocess_returns_what_prove_returns() -> None:
     assert verdicts(prove_in_subprocess([CLAIM])) == verdicts(prove([CLAIM]))
 

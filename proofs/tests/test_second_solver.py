@@ -49,6 +49,7 @@ def opinions() -> dict[Path, tuple[Query, Opinion]]:
     return {query.path: (query, opinion(query, LIMIT)) for query in queries(ALL, DEFAULTS.bound)}
 
 
+@pytest.mark.long
 def test_cvc5_disagrees_nowhere(opinions: dict[Path, tuple[Query, Opinion]]) -> None:
     given = {path: said for path, (query, said) in opinions.items() if query.expected == "unsat"}
     assert len(given) == sum(len(theorem.obligations) for theorem in ALL)
@@ -63,6 +64,7 @@ def test_cvc5_refutes_each_mutant(opinions: dict[Path, tuple[Query, Opinion]]) -
     assert {path for path, said in given.items() if said is not Opinion.AGREES} == set()
 
 
+@pytest.mark.long
 def test_cvc5_proves_no_mutant() -> None:
     """The text of an obligation is not contradictory by itself."""
     for theorem in ALL:
@@ -112,6 +114,7 @@ def test_prover_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.status, result.second_opinion) == (Status.PROVED, None)
 
 
+@pytest.mark.long
 def test_each_obligation_and_each_mutant_has_a_file(tmp_path: Path) -> None:
     write(tmp_path, ALL, DEFAULTS.bound)
     files = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}

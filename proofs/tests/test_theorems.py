@@ -57,6 +57,7 @@ def mislabelled(seen: dict[str, set[Clause]]) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_clauses_are_labelled_by_what_solvers_see() -> None:
     seen = {name: seen_in(theorem) for name, theorem in THEOREMS.items()}
     assert mislabelled(seen) == []

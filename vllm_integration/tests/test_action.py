@@ -160,6 +160,7 @@ main()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inputs", [{"ledger": "LEDGER"}, {"base": "TARGET"}])
 def test_the_real_command_takes_the_arguments(
     inputs: dict[str, str], judge: Any, tmp_path: Path

@@ -102,6 +102,7 @@ def test_a_target_mentions_a_name(tmp_path: Path) -> None:
     assert not target.mentions("get_new_block")
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_renamed_release_is_judged_by_what_the_user_says(
     broken_copy: Copy, tmp_path: Path

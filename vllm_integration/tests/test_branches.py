@@ -174,6 +174,7 @@ def test_a_branch_that_nothing_runs_is_seen(
     assert found.new.keys() <= {each.describe() for each in plays}
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_histories_are_distilled_that_add_a_branch(
     broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
@@ -204,6 +205,7 @@ def test_histories_are_distilled_that_add_a_branch(
     assert [read(line) for line in found.distilled] == [longer]  # the ledger's do the rest
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_history_with_a_finding_of_no_entry_is_not_distilled(
     broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +222,7 @@ def test_a_history_with_a_finding_of_no_entry_is_not_distilled(
     assert "not distilled, since no entry of the ledger has it: " in file.getvalue()
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_what_another_target_shows_new_is_not_distilled(
     broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
@@ -237,6 +240,7 @@ def test_what_another_target_shows_new_is_not_distilled(
         assert any(what.startswith("there: ") for what in there.unlisted) is not bool(left)
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_what_the_target_is_asked_about_itself_is_not_judged(
     monkeypatch: pytest.MonkeyPatch,

@@ -155,6 +155,7 @@ WRITTEN_BESIDE = {"The state of a hit inside a block is registered as the state 
 writes the one of a scheduler."""
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) -> None:
     """No false alarm: each known divergence shows on the whole manager, and its test proves it.
@@ -228,6 +229,7 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
     assert any("promised" in name for name in ran.keys() - fixed)
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("name", "with_fault", "without"),
@@ -291,6 +293,7 @@ BROKEN = {
 """Histories, how a copy is broken that they show, and what is in their tests."""
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_case_of_a_scheduler_fails_where_it_is_broken(
@@ -320,6 +323,7 @@ EXPORTED = """{"kind": "scheduler", "version": 1,
               "c": {"prompt": [[1, 60]], "output": [306], "after": "b"}}}"""
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_case_of_a_scheduler_has_states_from_inside_chunks(
     broken_copy: Copy, tmp_path: Path
@@ -390,6 +394,7 @@ MENDED = {
 """Histories that show a fault, how a copy without it differs, and what is in their tests."""
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("name", MENDED)
 def test_a_case_passes_where_its_fault_is_mended(

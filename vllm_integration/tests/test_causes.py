@@ -214,6 +214,7 @@ def test_stale_entries_are_not_spoken_of_while_there_is_something_new() -> None:
     assert "stale" in github.annotations(without, verbose=True)
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.slow
 def test_a_fault_of_many_signatures_is_one_finding_at_the_changed_line(broken_copy: Copy) -> None:

@@ -74,6 +74,7 @@ def judged(release: str, policies: tuple[tuple[str, str], ...] = ()) -> dict[str
     return found
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_chosen_policy_changes_what_is_judged(name: str) -> None:

@@ -469,6 +469,7 @@ READERS: dict[str, Any] = {
 REFUSED = ["json", "github", "sarif", "junit"]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("form", FORMATS)
 @all_reports
 def test_the_command_prints_it(make: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:

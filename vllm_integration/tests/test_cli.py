@@ -195,6 +195,7 @@ def test_prove_exit_codes(
     assert result.exit_code == code, result.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_a_closed_pipe_does_not_change_the_exit_code(output: str) -> None:
     command = "from hitproof.vllm_integration.cli import main; main()"

@@ -62,6 +62,7 @@ def number(copy: Asked) -> int:
     return copy._number
 
 
+@pytest.mark.long
 def test_the_target_is_imported_once(imported: list[Worker]) -> None:
     with workers_of(resolve("0.33.0")) as workers:
         first, second = workers.start(), workers.start()
@@ -83,6 +84,7 @@ def test_the_target_is_imported_once(imported: list[Worker]) -> None:
         assert all(ended(each) for each in numbers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("on_import", "imports"),
     [
@@ -106,6 +108,7 @@ def test_where_it_cannot_be_copied_it_is_imported_anew(
         second.close()
 
 
+@pytest.mark.long
 def test_a_copy_takes_what_it_started_with_it(broken_copy: Copied, tmp_path: Path) -> None:
     """Also what left its session; the other copy goes on."""
     started = tmp_path / "started"

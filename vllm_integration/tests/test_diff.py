@@ -47,6 +47,7 @@ def effects(diff: Diff) -> set[Effect]:
     return {group.smallest.effect for group in diff.groups}
 
 
+@pytest.mark.long
 def test_the_repair_of_eagle_gains_hits_and_brings_retention() -> None:
     diff = between("0.22.1", "0.23.0")
     gained = [group for group in diff.groups if group.smallest.effect is Effect.GAINED]
@@ -57,6 +58,7 @@ def test_the_repair_of_eagle_gains_hits_and_brings_retention() -> None:
     assert not effects(diff) & {Effect.LOST, Effect.UNSOUND, Effect.CRASH}
 
 
+@pytest.mark.long
 def test_the_way_back_loses_hits() -> None:
     diff = between("0.23.0", "0.22.1")
     assert Effect.LOST in effects(diff)
@@ -72,6 +74,7 @@ def test_a_release_does_what_it_does() -> None:
     assert diff.shared
 
 
+@pytest.mark.long
 def test_one_line_of_the_mask_changes_just_what_it_decides(broken_copy: Copy) -> None:
     """The mask of sliding windows leaves the lookahead block out again."""
     edits = {"shift = 1 if use_eagle else 0": "shift = 0"}

@@ -114,6 +114,7 @@ def groups_of(answer: dict[str, Any]) -> list[Group]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_the_deployments(deployed: tuple[str, dict[str, Any]]) -> None:
     _, answers = deployed
@@ -136,6 +137,7 @@ def test_the_presets_are_what_the_target_derives(deployed: tuple[str, dict[str, 
         assert groups_of(answers[name]) == sorted(groups), name
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.slow
 def test_hits_are_those_of_the_scheduler_alone(deployed: tuple[str, dict[str, Any]]) -> None:
@@ -228,6 +230,7 @@ FLAG = "group.is_eagle_group = not draft_layer_names"
 POOL = "    size = bytes_per_block * num_blocks\n"
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -471,6 +474,7 @@ def test_without_a_model() -> None:
     assert "no-such-model has no config.json; name a directory" in ended.output
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("arguments", "said"),

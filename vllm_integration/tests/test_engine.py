@@ -342,6 +342,7 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
 """What older releases do not have, or not for groups without a window."""
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.18.0", "0.23.0", "0.33.0"])
 def test_what_an_engine_asked_is_judged_on_releases(release: str) -> None:

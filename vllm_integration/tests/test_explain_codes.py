@@ -23,6 +23,7 @@ def explain(*arguments: str) -> Result:
     return CliRunner().invoke(cli.app, ["explain", *arguments])
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("code", Code)
 def test_a_code_is_explained(code: Code) -> None:
     meaning, text = MEANINGS[code], explain(code)

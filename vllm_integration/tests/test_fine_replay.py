@@ -175,6 +175,7 @@ FAULTS = {
 """Text of the release, what stands there instead, and what must be told."""
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_told(fault: str, broken_copy: Copy) -> None:

@@ -90,6 +90,7 @@ SOUND = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_sound_classes_conform(fork: Any, judge: Judge) -> None:
     root, done = fork("0.33.0")
@@ -100,6 +101,7 @@ def test_sound_classes_conform(fork: Any, judge: Judge) -> None:
     assert report["target"]["coordinators"] == [name for option, name in SOUND if option[2] == "c"]
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_broken_classes_are_found(fork: Any, judge: Judge) -> None:
     root, done = fork("0.33.0")
@@ -125,6 +127,7 @@ def test_they_are_built_before_the_registry_too(version: str, fork: Any, judge: 
     assert "window" in done.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_fork_that_builds_others_is_inconclusive(fork: Any, judge: Judge) -> None:
     root, _ = fork("0.33.0")
@@ -178,6 +181,7 @@ def test_what_is_no_class_is_refused(
     assert sentence in one_sentence(result)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("options", "sentence"),

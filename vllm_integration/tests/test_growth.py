@@ -194,6 +194,7 @@ def test_start_up_that_refuses_more_than_on_record_is_inconclusive() -> None:
         assert held_start_ups([refused], same) == [refused]
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_start_up_that_no_longer_takes_the_multiple_of_block_sizes_is_seen(
     broken_copy: Copy,

@@ -48,6 +48,7 @@ def note(): open('{done}', 'a').write(os.getcwd())
 LOUD = f"        import os, vllm; print('ok'); os.write(1, {FORGED}); vllm.note()\n"
 
 
+@pytest.mark.long
 def test_a_sound_target_with_bad_manners_has_no_finding(
     hostile: Hostile, judge: Judge, tmp_path: Path
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_sound_target_with_bad_manners_has_no_finding(
     assert sorted(root.rglob("*.pyc")) == before
 
 
+@pytest.mark.long
 def test_a_fault_does_not_pass(hostile: Hostile, judge: Judge, tmp_path: Path) -> None:
     """The target also deletes its own files and its scratch while it is judged."""
     done = tmp_path / "done"
@@ -77,6 +79,7 @@ def test_a_fault_does_not_pass(hostile: Hostile, judge: Judge, tmp_path: Path) -
     assert not (root / "vllm/v1/core").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("act", "sentence"),
     [
@@ -125,6 +128,7 @@ ALLOCATE = "        # A step may need no slots of its own while still adopting c
 """A line in ``allocate_slots`` of a whole manager of 0.33.0."""
 
 
+@pytest.mark.long
 def test_a_finding_whose_demonstration_ends_the_worker(broken_copy: Copy, judge: Judge) -> None:
     """It is reported with the reason, and with what the worker finds out without demonstrating."""
     root = broken_copy("0.33.0", {LOOKUP: LOST + LOOKUP, ALLOCATE: ENDS + ALLOCATE})

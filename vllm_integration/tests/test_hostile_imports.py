@@ -21,6 +21,7 @@ def test_a_clean_target_gets_as_far_as_the_import(judge: Judge, tmp_path: Path) 
     assert report["error"].endswith("failed with RuntimeError: as told")
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("act", "told"),
     [
@@ -54,6 +55,7 @@ def test_an_act_changes_nothing(act: str, told: str, judge: Judge, tmp_path: Pat
     assert f"RuntimeError: told {told}" in report["error"]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("act", "sentence"),
     [
@@ -92,6 +94,7 @@ def test_an_act_that_ends_the_import(act: str, sentence: str, judge: Judge, tmp_
     assert any(each in report["error"] for each in sentence.split("|")), report["error"]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("act", "changed"),
     [
@@ -162,6 +165,7 @@ def test_a_target_that_loops(judge: Judge, tmp_path: Path, monkeypatch: pytest.M
 STAYS = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600); os._exit(0)"
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("fork", "count"),
     [

@@ -18,6 +18,7 @@ PART = (
 )
 
 
+@pytest.mark.long
 def test_a_fault_is_found_remembered_and_fixed(broken_copy: Copy, tmp_path: Path) -> None:
     root = broken_copy("0.33.0", {BLOCKS: BLOCKS.replace("- 1", "- 3")})
 

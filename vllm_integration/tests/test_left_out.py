@@ -49,6 +49,7 @@ def test_nothing_is_said_where_all_were_judged() -> None:
     assert report_json(conforming())["left_out_histories"] == {}
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(("release", "left_out"), [("0.31.0", True), ("0.33.0", False)])
 def test_host_pools_are_left_out_before_releases_have_them(release: str, left_out: bool) -> None:
@@ -60,6 +61,7 @@ def test_host_pools_are_left_out_before_releases_have_them(release: str, left_ou
     assert [each.steps > 0 for each in played] == [not left_out] * len(HOST) + [True]
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(("release", "left_out"), [("0.14.0", True), ("0.15.0", False)])
 def test_states_are_left_out_before_chunks_end_at_them(release: str, left_out: bool) -> None:
@@ -70,6 +72,7 @@ def test_states_are_left_out_before_chunks_end_at_them(release: str, left_out: b
     assert any(each.steps for each in played) is not left_out
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.19.1", "0.20.0"])
 def test_events_of_groups_that_they_do_not_name_are_left_out(release: str) -> None:

@@ -35,6 +35,7 @@ def test_a_slice_of_the_long_run(release: str) -> None:
     assert report["known_findings"]
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("release", "numbers"), [("0.20.0", set()), ("0.21.0", set()), ("0.22.1", {8})]
@@ -49,6 +50,7 @@ def test_what_differs_in_older_releases_is_a_documented_fault(
     assert report["known_findings"]
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
     """The known example: with EAGLE, Mamba lengthens a hit beyond what full attention serves."""
@@ -71,6 +73,7 @@ def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
     assert '{"do": "schedule"' in text
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("old", "new", "divergence", "code", "parameters"),

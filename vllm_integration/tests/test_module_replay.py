@@ -59,12 +59,14 @@ FAULTS = {
 """Text of the release, what stands there instead, and what must be told."""
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_told(fault: str, broken_copy: Copy) -> None:
     assert_told(FAULTS[fault], broken_copy, told, as_released())
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.28.0", RELEASE])
 def test_one_dropped_block_is_too_little(release: str) -> None:

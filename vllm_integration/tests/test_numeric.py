@@ -46,6 +46,7 @@ def replayed(target: object, history: Path) -> tuple[str, dict[str, Any]]:
     return hitproof(*asked).stdout, json.loads(hitproof(*asked, "--format", "json").stdout)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("release", "is_wrong"), [("0.23.0", True), ("0.33.0", False)])
 def test_mamba_under_eagle_gives_wrong_output_until_it_was_repaired(
     release: str, is_wrong: bool, tmp_path: Path
@@ -61,6 +62,7 @@ def test_mamba_under_eagle_gives_wrong_output_until_it_was_repaired(
     assert shown == ([Showing.OUTPUT] * 3 if is_wrong else [])
 
 
+@pytest.mark.long
 def test_a_hole_in_a_window_gives_wrong_output(broken_copy: Copy, tmp_path: Path) -> None:
     path = tmp_path / "history.json"
     path.write_text(write(HOLE))
@@ -73,6 +75,7 @@ def test_a_hole_in_a_window_gives_wrong_output(broken_copy: Copy, tmp_path: Path
     assert not report["numeric"]["wrong"]
 
 
+@pytest.mark.long
 def test_drafts_are_wrong_where_the_ledger_says_so_and_nothing_else_is() -> None:
     """On the newest release: the known histories of wrong drafts, and the frozen vectors."""
     known = LEDGER.parent / "known"

@@ -26,6 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_has_all_that_is_not_a_test(wheel: Path) -> None:
     packed = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -36,6 +37,7 @@ def test_it_has_all_that_is_not_a_test(wheel: Path) -> None:
     assert packed == wanted | {"hitproof/__init__.py", "hitproof/__main__.py"}
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.slow
 def test_it_runs_beside_packages_of_the_same_names(wheel: Path, tmp_path: Path) -> None:

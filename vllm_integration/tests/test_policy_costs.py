@@ -97,6 +97,7 @@ def served(worker: Worker, lost: LostHit, interval: int | None) -> int:
     return int(answer["lookups"][-1]["served"])
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_0_33_loses_what_its_default_retention_is_said_to_cost() -> None:
     (cost,) = costs_of(of_release("0.33.0")).values()
@@ -110,6 +111,7 @@ def test_0_33_loses_what_its_default_retention_is_said_to_cost() -> None:
         assert served(worker, lost, lost.best_interval) == lost.best
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("version", ["0.19.0", "0.24.0"])
 def test_a_release_loses_what_its_policies_are_said_to_cost(version: str) -> None:

@@ -34,6 +34,7 @@ def test_what_is_read_is_told_by_its_standing() -> None:
     assert ReadsReport(cannot="it hangs").detail == "it hangs"
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_an_unfamiliar_read_is_inconclusive(
     broken_copy: Copy, judge: Judge, tmp_path: Path

@@ -344,6 +344,7 @@ BLOCKS = "blocks = cdiv(window_size - 1, block_size)"
 """A line of 0.33.0."""
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_real_target(broken_copy: Copy, kept: Store) -> None:
     window = single_group(GroupKind.SLIDING_WINDOW, 2, 1, 4, False, 6)

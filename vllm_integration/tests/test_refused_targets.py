@@ -46,6 +46,7 @@ def test_an_unknown_release() -> None:
     assert "vLLM 9.9.9 is not on the package index" in one_sentence(result)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -108,6 +109,7 @@ def test_an_old_interpreter_is_refused(tmp_path: Path) -> None:
     assert "needs Python 3.11 or later" in one_sentence(result)
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_installed_means_the_interpreters_own_vllm(tmp_path: Path, judge: Judge) -> None:
     venv.create(tmp_path / "env", with_pip=False, system_site_packages=True)

@@ -75,12 +75,14 @@ def test_0_22_1_leaves_out_the_lookahead_block(profile: list[str], checked: Chec
     )
 
 
+@pytest.mark.long
 def test_0_23_0_keeps_it(checked: Check) -> None:
     code, report = of_release(checked, "--quick", "0.23.0")
     assert (code, report["verdict"]) == (0, "conforms")
     assert LOOKAHEAD_LEFT_OUT not in signatures(report) + signatures(report, "known_divergences")
 
 
+@pytest.mark.long
 def test_0_21_0_registers_blocks_that_no_hit_can_use(checked: Check) -> None:
     code, report = of_release(checked, "--quick", "0.21.0")
     assert code == 0
@@ -148,6 +150,7 @@ PROBED = ["0.14.0", "0.19.0", "0.20.2", "0.22.1", "0.23.0", "0.24.0", "0.26.0", 
 """Releases on both sides of where policies change, most of which other tests fetch, too."""
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("version", PROBED)
 def test_releases_behave_as_the_table_of_policies_says(version: str) -> None:
     result = hitproof("policies", "--format", "json", version)
@@ -225,6 +228,7 @@ def test_the_newest_release_conforms_and_every_obligation_is_settled(
     assert all(entry["reason"] for entry in report["known_divergences"])
 
 
+@pytest.mark.long
 def test_a_removed_ledger_entry_and_a_stale_one_make_it_diverge(
     tmp_path: Path, judge_claims: JudgeClaims
 ) -> None:
@@ -324,6 +328,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_caught(
     fault: str, broken_copy: Copy, judge_claims: JudgeClaims

@@ -68,6 +68,7 @@ def shown(report: ReplayReport) -> list[str]:
     return [f"{f.signature.divergence}: {f.signature.defect}" for f in report.findings]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.14.0", "0.18.0", "0.21.0", "0.22.1", "0.23.0"])
 def test_a_fault_is_told_on_the_releases_that_have_it(release: str) -> None:

@@ -99,6 +99,7 @@ def test_what_goes_first_in_a_step_may_take_a_promised_hit(release: str) -> None
     assert not defects(played(release, narrow, requests))
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.23.0", "0.33.0"])
 def test_ranks_pauses_and_engines_without_prefix_caching_are_served(release: str) -> None:
@@ -113,6 +114,7 @@ def test_ranks_pauses_and_engines_without_prefix_caching_are_served(release: str
     assert [life["ended"] for life in paused.lives.values()] == ["finished"] * 3
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.16.0", "0.33.0"])
 @pytest.mark.parametrize("following", [False, True])
@@ -131,6 +133,7 @@ def test_who_stops_among_drafts_gets_no_more(release: str, following: bool) -> N
     assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("deployment", "found"),
@@ -192,6 +195,7 @@ def test_groups_that_are_derived_from_layers_are_judged() -> None:
     assert "larger than the available" in little.unsettled
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.24.0", "0.33.0"])
 def test_who_is_preempted_in_the_step_that_plans_it_leaves_wrong_keys(release: str) -> None:
@@ -204,6 +208,7 @@ def test_who_is_preempted_in_the_step_that_plans_it_leaves_wrong_keys(release: s
     assert not defects(played(release, by_arrival, history.requests))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("decode", "prefill", "hit"), [(1, 1, 64), (2, 1, 64), (1, 2, 64), (4, 2, 0)]
@@ -220,6 +225,7 @@ def test_ranks_share_the_tokens_of_blocks(decode: int, prefill: int, hit: int) -
     assert [life["hit"] for life in report.lives.values()] == [0, hit, hit]
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("way", ["room", "stuck"])
 def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
@@ -266,6 +272,7 @@ def test_what_is_known_of_a_release_is_found(name: str, release: str, defect: st
     assert found[:1] == ([] if defect is None else [defect])
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(
     "broken",

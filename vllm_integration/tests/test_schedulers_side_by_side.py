@@ -43,6 +43,7 @@ def side_by_side(base: Sessions, head: Sessions) -> HistoriesCompared:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("edits", "effect"),
@@ -60,6 +61,7 @@ def test_a_scheduler_that_decides_otherwise(
     assert change.example.base != change.example.head
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_scheduler_that_decides_the_same(base: Sessions, broken_copy: Copy) -> None:
     for head in opened(str(broken_copy(RELEASE, HARMLESS))):

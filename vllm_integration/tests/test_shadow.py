@@ -77,6 +77,7 @@ def shadowed(
     return run(version, "-m", "pytest", *plain, "-p", PLUGIN, *arguments, path=path)
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_upstreams_tests_of_0_23_conform_and_their_record_replays(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
@@ -99,6 +100,7 @@ def test_upstreams_tests_of_0_23_conform_and_their_record_replays(tmp_path: Path
     assert not any(each["unsettled"] for each in told["histories"])
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_upstreams_tests_of_0_33_conform() -> None:
     # The other file imports einops, which the managers do not; a hisparse connector asks a server.
@@ -108,6 +110,7 @@ def test_upstreams_tests_of_0_33_conform() -> None:
     assert NEW in result.stdout
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_broken_lookup_fails_upstreams_tests(tmp_path: Path) -> None:
     (tmp_path / "one_block_less.py").write_text(
@@ -349,6 +352,7 @@ SOUND = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("version", ["0.23.0"])
 def test_broken_managers_fail_their_tests_and_sound_ones_do_not(
@@ -437,6 +441,7 @@ def test_a_resend():
 """
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_renamed_release_is_judged_by_what_the_user_says(
     broken_copy: Copy, tmp_path: Path
@@ -478,6 +483,7 @@ judges no events, no admission, and not which free blocks are taken, or lose the
 call."""
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("version", ["0.23.0", "0.33.0"])
 def test_the_shadow_sees_what_replay_sees(version: str, tmp_path: Path) -> None:
@@ -514,6 +520,7 @@ for number, arguments in enumerate(sys.argv[1:]):
 """
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_what_fails_a_run_though_no_test_fails(tmp_path: Path) -> None:
     nothing, scenarios = tmp_path / "test_nothing.py", tmp_path / "test_scenarios.py"
@@ -613,6 +620,7 @@ told("broken lookup")
 """
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_an_engine_is_judged_and_left_as_it_is(tmp_path: Path) -> None:
     installed(tmp_path)

@@ -65,6 +65,7 @@ def changes(base: Sessions, head: Sessions) -> dict[Effect, HistoryChange]:
     return {change.effect: change for change in result.changes if change.counts}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("edits", "there", "back"),
     [
@@ -89,11 +90,13 @@ def test_one_observable_of_a_copy_changes(
             assert change.example.base != change.example.head
 
 
+@pytest.mark.long
 def test_a_release_does_what_it_does(base: Sessions) -> None:
     for head in opened(RELEASE):
         assert changes(base, head) == {}
 
 
+@pytest.mark.long
 def test_releases_with_other_features_are_compared_on_what_both_have(base: Sessions) -> None:
     plays = [Play(Origin.FINE, str(number)) for number in range(16)]
     for head in opened("0.29.0"):
@@ -102,6 +105,7 @@ def test_releases_with_other_features_are_compared_on_what_both_have(base: Sessi
     assert result.adapted
 
 
+@pytest.mark.long
 def test_a_target_that_ends_leaves_histories_that_are_not_compared(
     base: Sessions, broken_copy: Copy
 ) -> None:

@@ -64,6 +64,7 @@ def outcome(found: Simulated, subject: str, retention: int | None) -> list[Any]:
     ]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.22.1", "0.23.0", "0.33.0"])
 def test_releases_and_the_reference_with_their_policies_serve_the_headline_alike(
@@ -140,6 +141,7 @@ def test_the_reference_alone_is_simulated_without_a_worker() -> None:
     assert "http-equiv" in page
 
 
+@pytest.mark.long
 def test_the_costs_of_faults_are_what_is_measured() -> None:
     recorded = costs.read()
     assert recorded.keys() == costs.BEHAVIOURS.keys()

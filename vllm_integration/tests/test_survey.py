@@ -444,6 +444,7 @@ def test_a_state_survives_json(tmp_path: Path) -> None:
     assert read(path) == judged
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("form", ["markdown", "bugs", "json"])
 def test_the_kept_survey_is_shown(form: str) -> None:
     result = CliRunner().invoke(cli.app, ["survey", "--format", form])

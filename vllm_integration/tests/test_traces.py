@@ -184,6 +184,7 @@ def test_a_page_shows_what_changed() -> None:
 VECTORS = Path(__file__).resolve().parents[2] / "conformance" / "vectors"
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.14.0", "0.22.1", "0.33.0"])
 def test_a_traced_run_answers_as_an_untraced_one(release: str, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def with_status(report: dict[str, Any], status: Status) -> set[str]:
     return {claim for claim, found in statuses.items() if found == {status}}
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("version", "edits", "sentence", "unsettled"),
@@ -95,6 +96,7 @@ def test_a_mask_of_another_name_is_judged_by_what_is_registered(
     assert with_status(report, Status.PROVED) >= {MASK}
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_parameter_that_may_be_left_out_changes_nothing_once_accepted(
     broken_copy: Copy, judge: Judge
@@ -109,6 +111,7 @@ def test_a_parameter_that_may_be_left_out_changes_nothing_once_accepted(
     assert (code, report["verdict"]) == (0, "conforms"), json.dumps(report["obligations"])
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_an_entry_point_renamed_in_one_place_only(broken_copy: Copy, judge: Judge) -> None:
     """The target's own coordinator still calls it by its old name, and crashes."""
