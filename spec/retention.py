@@ -13,7 +13,8 @@ a few boundaries and drops the rest of a sliding window's blocks. Its contract:
 
 What else may be kept: blocks that a follow-up turn hits because some of the output is cached, too
 (`serves_follow_ups`), and those of the hit that is left where a promised one is lost
-(`hit_instead`). Any other block is waste: no hit can use it, or not without one that is not kept.
+(`hit_instead`). Any other block is waste: it serves no promised hit, even where a request that
+shares a shorter prefix happens to hit it.
 """
 
 from collections.abc import Callable, Sequence
