@@ -212,7 +212,7 @@ def lcm(
     if isinstance(items, Family):
         of_symbols: int = items.logic.least(partial(is_common_multiple, items, counts, number))
         return of_symbols
-    return math.lcm(*(number(item) for item in items if counts(item)))
+    return math.lcm(*[number(item) for item in items if counts(item)])
 
 
 def greatest(step: Term, limit: Term, holds: Callable[[Term], Formula]) -> int:

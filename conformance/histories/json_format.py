@@ -1,7 +1,7 @@
 """Histories as JSON: strict reading, human-readable writing, and the JSON schema."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -69,10 +69,13 @@ def strictly(
         raise error(f"{where} is not JSON ({invalid}); fix it there") from invalid
 
 
-def read_lines(text: bytes, where: str) -> list[History]:
-    """The histories in ``text``, one per line, at least one. Raises `HistoryError`; see `read`."""
+def read_lines(text: bytes, where: str, reader: Callable[[bytes, str], _T]) -> list[_T]:
+    """The histories in ``text``, one per line, at least one, as ``reader`` reads each.
+
+    Raises `HistoryError`; see `read`.
+    """
     histories = [
-        read(line, f"{where} line {number}")
+        reader(line, f"{where} line {number}")
         for number, line in enumerate(text.splitlines(), 1)
         if line.strip()
     ]

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from hitproof.conformance.histories.json_format import as_plain, described, strictly
+from hitproof.conformance.histories.json_format import as_plain, described, read, strictly
+from hitproof.conformance.histories.schema import History
 from hitproof.conformance.histories.workloads import SchedulerHistory
 
 
@@ -35,6 +36,11 @@ def is_workload(text: str | bytes) -> bool:
 def read_workload(text: str | bytes, where: str = "the history") -> SchedulerHistory:
     """The history in ``text``; see `conformance.histories.json_format.read`."""
     return strictly(_adapter(), text, where)
+
+
+def read_any(text: str | bytes, where: str = "the history") -> History | SchedulerHistory:
+    """The history in ``text``, of a manager or a scheduler; see `json_format.read`."""
+    return read_workload(text, where) if is_workload(text) else read(text, where)
 
 
 def workload_as_json(history: SchedulerHistory) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from hitproof.conformance.histories.json_format import read, read_lines, schema
-from hitproof.conformance.histories.schema import HistoryError
-from hitproof.conformance.histories.workload_json import is_workload, read_workload
+from hitproof.conformance.histories.json_format import read_lines, schema
+from hitproof.conformance.histories.schema import History, HistoryError
+from hitproof.conformance.histories.workload_json import read_any
 from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
@@ -32,16 +32,15 @@ from hitproof.vllm_integration.commands.options import (
 from hitproof.vllm_integration.commands.report import wanted_report, write_report
 from hitproof.vllm_integration.commands.running import announce, fail, failures, show, with_classes
 from hitproof.vllm_integration.gate.policies import chosen_values
-from hitproof.vllm_integration.gate.replay import run, worst
-from hitproof.vllm_integration.gate.schedule import run_scheduler
+from hitproof.vllm_integration.gate.replay import run, run_mixed, worst
 from hitproof.vllm_integration.reports.html.pages import replay_page
 from hitproof.vllm_integration.reports.replay import (
-    print_replay,
+    Report,
     print_replays,
-    replay_json,
+    print_report,
     replays_json,
+    report_json,
 )
-from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
@@ -115,13 +114,7 @@ def replay(
             text = typer.get_binary_stream("stdin").read() if where != str(history) else None
             text = history.read_bytes() if text is None else text
             several = history.suffix == ".jsonl"
-            workload = None
-            if not several and is_workload(text):
-                workload = read_workload(text, where)
-            elif several:
-                played = read_lines(text, where)
-            else:
-                played = [read(text, where)]
+            histories = read_lines(text, where, read_any) if several else [read_any(text, where)]
         except OSError as error:
             fail(
                 Verdict.USAGE,
@@ -134,43 +127,38 @@ def replay(
         resolved = with_classes(
             resolve(target, announce=announce), manager, coordinator, release, alias
         )
-        if workload is not None:
-            if trace or numeric or directory is not None:
-                fail(
-                    Verdict.USAGE,
-                    f"{where} is a history of a scheduler, which has no trace, no page and no "
-                    f"numbers; leave out --trace, --report and --numeric",
-                    output,
-                )
-            report = run_scheduler(
+        of_managers = [each for each in histories if isinstance(each, History)]
+        if len(of_managers) < len(histories) and (trace or numeric or directory is not None):
+            fail(
+                Verdict.USAGE,
+                f"{where} has a history of a scheduler, which has no trace, no page and no "
+                f"numbers; leave out --trace, --report and --numeric",
+                output,
+            )
+        reports: list[Report] = []
+        if len(of_managers) < len(histories):
+            reports += run_mixed(
                 resolved,
-                workload,
+                histories,
                 python=interpreter,
                 timeout=timeout,
                 memory=in_bytes(memory),
                 policies=policies,
             )
-            report.seconds = time.monotonic() - started
-            show(
-                output,
-                lambda: scheduler_json(report),
-                lambda console: print_scheduler(report, console, verbose),
+        else:
+            of_these = run(
+                resolved,
+                of_managers,
+                python=interpreter,
+                timeout=timeout,
+                memory=in_bytes(memory),
+                policies=policies,
+                trace=trace or directory is not None,
+                numeric=numeric,
             )
-            raise typer.Exit(int(report.verdict))
-        reports = run(
-            resolved,
-            played,
-            python=interpreter,
-            timeout=timeout,
-            memory=in_bytes(memory),
-            policies=policies,
-            trace=trace or directory is not None,
-            numeric=numeric,
-        )
+            write_report(directory, lambda command: replay_page(of_these, command), context, output)
+            reports += [each if trace else replace(each, trace=None) for each in of_these]
     seconds = time.monotonic() - started
-    write_report(directory, lambda command: replay_page(reports, command), context, output)
-    if not trace:
-        reports = [replace(report, trace=None) for report in reports]
     if several:
         show(
             output,
@@ -181,7 +169,7 @@ def replay(
         reports[0].seconds = seconds
         show(
             output,
-            lambda: replay_json(reports[0]),
-            lambda console: print_replay(reports[0], console, verbose),
+            lambda: report_json(reports[0]),
+            lambda console: print_report(reports[0], console, verbose),
         )
     raise typer.Exit(int(worst(reports)))

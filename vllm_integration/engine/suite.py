@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.histories.json_format import read_lines
+from hitproof.conformance.histories.json_format import read, read_lines
 from hitproof.vllm_integration.engine.environment import install
 from hitproof.vllm_integration.engine.models import EAGLE_KINDS, Kind
 from hitproof.vllm_integration.engine.planting import PLANTED
@@ -119,7 +119,9 @@ def _run(each: Run, place: Path) -> EngineReport:
 def _replay_shows_it(report: EngineReport) -> bool:
     """Whether replay finds that a request was served what another adapter or salt computed."""
     histories = [
-        history for file in report.records for history in read_lines(file.read_bytes(), file.name)
+        history
+        for file in report.records
+        for history in read_lines(file.read_bytes(), file.name, read)
     ]
     reports = replay.run(
         report.target, histories, python=sys.executable, timeout=120.0, memory=_MEMORY

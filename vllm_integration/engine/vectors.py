@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hitproof.conformance.histories.json_format import read_lines, write
+from hitproof.conformance.histories.json_format import read, read_lines, write
 from hitproof.conformance.histories.schema import (
     History,
     NewStep,
@@ -85,7 +85,7 @@ def _beginning(history: History) -> History:
 def main(records: Sequence[Path], place: Path) -> None:
     """Write a vector of the first history of each record."""
     for record in records:
-        history = read_lines(record.read_bytes(), record.name)[0]
+        history = read_lines(record.read_bytes(), record.name, read)[0]
         about = f"What a real engine asked of its manager, {record.stem} model."
         (place / f"{record.stem}.json").write_text(write(frozen(history, about)))
 

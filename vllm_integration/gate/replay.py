@@ -12,8 +12,10 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
+from hitproof.vllm_integration.gate.schedule import SchedulerReport, judged_scheduler
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.target import Target
@@ -68,6 +70,26 @@ class ReplayReport:
     def unmet(self) -> list[Comparison]:
         """What the history expects, and is otherwise."""
         return [each for each in self.expected if not each.is_met]
+
+
+def run_mixed(
+    target: Target,
+    histories: Sequence[History | SchedulerHistory],
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    policies: Mapping[str, str] | None = None,
+) -> list[ReplayReport | SchedulerReport]:
+    """Play histories of managers and of schedulers; see `run`."""
+    with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
+        known: dict[Signature, Location | None] = {}
+        return [
+            judged_scheduler(session, target, each)
+            if isinstance(each, SchedulerHistory)
+            else _judged(session, target, each, trace=False, numeric=False, known=known)
+            for each in histories
+        ]
 
 
 def run(
@@ -129,7 +151,7 @@ def _judged(
     return report
 
 
-def worst(reports: Sequence[ReplayReport]) -> Verdict:
+def worst(reports: Sequence[ReplayReport | SchedulerReport]) -> Verdict:
     """The verdict on all of them: one that diverges outweighs one that is not settled."""
     verdicts = {report.verdict for report in reports}
     order = Verdict.DIVERGES, Verdict.INCONCLUSIVE, Verdict.CONFORMS

@@ -61,12 +61,19 @@ def run_scheduler(
 
     Arguments and exceptions are those of `vllm_integration.gate.replay.run`.
     """
+    with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
+        return judged_scheduler(session, target, history)
+
+
+def judged_scheduler(
+    session: Session, target: Target, history: SchedulerHistory
+) -> SchedulerReport:
+    """Play ``history`` in a session of the target."""
     report, play = SchedulerReport(target, history), Play.written_workload(history, "")
     if not history.requests:
         report.unsettled = "the history has no requests, so nothing was judged; add requests"
         return report
-    with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
-        answer, report.unsettled = session.replay(play)
+    answer, report.unsettled = session.replay(play)
     if report.unsettled:
         return report
     played = answer["scheduler"]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,7 +18,9 @@ from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.replay import ReplayReport, worst
+from hitproof.vllm_integration.gate.schedule import SchedulerReport
 from hitproof.vllm_integration.reports.lines import print_cited
+from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
 from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -95,14 +97,31 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
     _print_verdict(report.verdict, [report], "on this history", console)
 
 
-def replays_json(reports: Sequence[ReplayReport], seconds: float) -> dict[str, Any]:
+Report: TypeAlias = ReplayReport | SchedulerReport
+"""That on a history of a manager, or on one of a scheduler."""
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The report on one history as JSON."""
+    return replay_json(report) if isinstance(report, ReplayReport) else scheduler_json(report)
+
+
+def print_report(report: Report, console: Console, verbose: bool) -> None:
+    """What `hitproof replay` prints of one history."""
+    if isinstance(report, ReplayReport):
+        print_replay(report, console, verbose)
+    else:
+        print_scheduler(report, console, verbose)
+
+
+def replays_json(reports: Sequence[Report], seconds: float) -> dict[str, Any]:
     """The reports of several histories as JSON."""
     verdict = worst(reports)
     return {
         "verdict": verdict.label,
         "exit_code": int(verdict),
         "histories": [
-            {"number": number, "about": report.history.about} | replay_json(report)
+            {"number": number, "about": report.history.about} | report_json(report)
             for number, report in enumerate(reports, 1)
         ],
         "seconds": round(seconds, 1),
@@ -110,30 +129,33 @@ def replays_json(reports: Sequence[ReplayReport], seconds: float) -> dict[str, A
 
 
 def print_replays(
-    reports: Sequence[ReplayReport], console: Console, verbose: bool, seconds: float
+    reports: Sequence[Report], console: Console, verbose: bool, seconds: float
 ) -> None:
     """What `hitproof replay` prints of several histories: first those that do not conform."""
     for number, report in enumerate(reports, 1):
         if report.verdict is not Verdict.CONFORMS or verbose:
             about = f": {escape(report.history.about)}" if report.history.about else ""
             console.print(f"history {number} of {len(reports)}{about}", highlight=False)
-            print_replay(report, console, verbose)
+            print_report(report, console, verbose)
             console.print()
-    lookups = sum(len(report.lookups) for report in reports)
-    steps = sum(len(report.steps) for report in reports)
+    of_managers = [report for report in reports if isinstance(report, ReplayReport)]
+    lookups = sum(len(report.lookups) for report in of_managers)
+    steps = sum(len(report.steps) for report in of_managers)
+    steps += sum(report.steps for report in reports if isinstance(report, SchedulerReport))
     console.print(
         f"{count(reports, 'history', 'histories')}, {count(steps, 'step')} played, "
-        f"{count(lookups, 'lookup')} judged{_expected(reports)}; {seconds:.1f} s",
+        f"{count(lookups, 'lookup')} judged{_expected(of_managers)}; {seconds:.1f} s",
         highlight=False,
     )
     _print_verdict(worst(reports), reports, "on these histories", console)
 
 
 def _print_verdict(
-    verdict: Verdict, reports: Sequence[ReplayReport], where: str, console: Console
+    verdict: Verdict, reports: Sequence[Report], where: str, console: Console
 ) -> None:
     findings = [found for report in reports for found in report.findings]
-    unmet = [each for report in reports for each in report.unmet]
+    of_managers = (report for report in reports if isinstance(report, ReplayReport))
+    unmet = [each for report in of_managers for each in report.unmet]
     unsettled = next((report.unsettled for report in reports if report.unsettled), "")
     words = {
         Verdict.CONFORMS: f"[bold green]conforms[/] {where}",

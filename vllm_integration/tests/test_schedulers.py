@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from hitproof.conformance.histories.corpus import CORPUS
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.workload_generator import workload
 from hitproof.conformance.histories.workload_json import (
@@ -333,6 +334,22 @@ def test_the_command_plays_a_history_of_a_scheduler(tmp_path: Path) -> None:
     printed = json.loads(result.stdout)
     assert printed["requests"]["b"]["hit"] == 64
     assert printed["verdict"] == "conforms"
+
+
+@pytest.mark.release
+def test_the_command_plays_histories_of_both_kinds(tmp_path: Path) -> None:
+    """Lines of the corpus are of managers and of schedulers."""
+    lines = CORPUS.read_bytes().splitlines(keepends=True)
+    chosen = [next(line for line in lines if is_workload(line) is kind) for kind in (False, True)]
+    path = tmp_path / "histories.jsonl"
+    path.write_bytes(b"".join(chosen))
+    result = hitproof("replay", str(path), "0.33.0", "--format", "json")
+    of_manager, of_scheduler = json.loads(result.stdout)["histories"]
+    assert of_manager["lookups"]
+    assert of_scheduler["requests"]
+    refused = hitproof("replay", str(path), "0.33.0", "--trace")
+    assert refused.returncode == 2
+    assert "has a history of a scheduler" in refused.stderr
 
 
 def test_what_is_found_is_printed() -> None:

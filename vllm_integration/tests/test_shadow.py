@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hitproof.conformance.histories.json_format import read_lines
+from hitproof.conformance.histories.json_format import read, read_lines
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof, release
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.tests.test_aliases import HISTORY
@@ -90,7 +90,7 @@ def test_upstreams_tests_of_0_23_conform_and_their_record_replays(tmp_path: Path
     assert shown is not None
     assert shown[1] in result.stdout
     assert "somebody changed blocks or tables past the manager" in result.stdout
-    histories = read_lines(record.read_bytes(), record.name)
+    histories = read_lines(record.read_bytes(), record.name, read)
     assert sum(len(history.steps) for history in histories) > 100
     replayed = hitproof("replay", record, "0.23.0", "--format", "json")
     told = json.loads(replayed.stdout)

@@ -9,7 +9,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.rules import RULES
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
-from hitproof.conformance.histories.json_format import read_lines
+from hitproof.conformance.histories.json_format import read, read_lines
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.spec.claims import Divergence
@@ -96,8 +96,8 @@ def test_a_sample_is_a_share_of_the_requests_and_always_the_same() -> None:
 def test_lines_of_histories_are_read_one_by_one() -> None:
     line = b'{"engine": {"groups": [{"kind": "mamba", "block_size": 2}], "num_gpu_blocks": 4, '
     line += b'"hash_block_size": 2, "max_model_len": 8}, "requests": {}, "steps": []}'
-    assert len(read_lines(line + b"\n\n" + line + b"\n", "a file")) == 2
+    assert len(read_lines(line + b"\n\n" + line + b"\n", "a file", read)) == 2
     with pytest.raises(HistoryError, match="a file line 2 is not JSON"):
-        read_lines(line + b"\n{", "a file")
+        read_lines(line + b"\n{", "a file", read)
     with pytest.raises(HistoryError, match=r"has no history; a \.jsonl file has one per line"):
-        read_lines(b"\n", "a file")
+        read_lines(b"\n", "a file", read)
