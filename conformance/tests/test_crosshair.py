@@ -93,11 +93,13 @@ def test_no_contract_is_refuted(module: ModuleType) -> None:
     assert {name: verdict for name, verdict in found.items() if is_refuted(verdict)} == {}
 
 
+@pytest.mark.long
 def test_most_contracts_of_the_spec_are_confirmed() -> None:
     found = list(verdicts(file_of(spec_contracts), CONTRACTS[spec_contracts]).values())
     assert found.count("confirmed") > len(found) // 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", CONTRACTS)
 def test_negated_contracts_are_refuted(module: ModuleType, tmp_path: Path) -> None:
     found = verdicts(negated(module, tmp_path))

@@ -151,12 +151,13 @@ def test_a_clause_is_read(
         assert_fits(page)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize(
     "name",
     [
         *(path.stem for path in sorted(PAGES.glob("*.md"))),
         *("faults", "codes", "clauses", "policies"),
-        *(pytest.param(guide, marks=pytest.mark.long) for guide in GUIDES),
+        *GUIDES,
     ],
 )
 def test_pages_open_from_disk(browser: Browser, site: Path, name: str) -> None:

@@ -101,6 +101,7 @@ def test_obligation_without_mutant_is_not_proved() -> None:
     assert "no mutant" in result.detail
 
 
+@pytest.mark.long
 def test_exhausted_resources_are_inconclusive() -> None:
     results = prove(settings=Settings(resource_limit=10))
     assert {result.status for result in results} == {Status.INCONCLUSIVE}

@@ -58,6 +58,7 @@ def test_cvc5_disagrees_nowhere(opinions: dict[Path, tuple[Query, Opinion]]) -> 
     assert len(unknown) * 10 <= len(given), unknown  # else the second opinion is hardly one
 
 
+@pytest.mark.long
 def test_cvc5_refutes_each_mutant(opinions: dict[Path, tuple[Query, Opinion]]) -> None:
     given = {path: said for path, (query, said) in opinions.items() if query.expected == "sat"}
     assert len(given) == sum(len(part.mutants) for theorem in ALL for part in theorem.obligations)

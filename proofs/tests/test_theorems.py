@@ -154,9 +154,8 @@ def test_mask_without_lookahead_loses_the_lookahead_block(
     )
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 42, 20_26))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3, 42, 20_26])
 def test_proofs_do_not_hang_on_the_seed(seed: int) -> None:
     solver = Solver(Settings(seed=seed))
     for theorem in (LEMMAS, *THEOREMS.values()):
@@ -358,6 +357,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize(("module", "clause", "broken", "claim"), BROKEN)
 def test_broken_clause_is_refuted(
     monkeypatch: pytest.MonkeyPatch,

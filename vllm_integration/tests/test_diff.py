@@ -97,6 +97,7 @@ def test_what_was_not_settled_is_no_equality() -> None:
     assert difference(nothing, nothing).verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("base", "head", "code"), [("0.23.0", "0.22.1", 1), ("0.23.0", "0.23.0", 0)]
 )

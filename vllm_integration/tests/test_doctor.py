@@ -127,6 +127,7 @@ def test_the_deployments(deployed: tuple[str, dict[str, Any]]) -> None:
             assert (row["hit"] < row["best"]) == (row["shortfall"] is not None)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.release
 def test_the_presets_are_what_the_target_derives(deployed: tuple[str, dict[str, Any]]) -> None:
     _, answers = deployed

@@ -107,7 +107,11 @@ def test_a_missing_field_is_noticed() -> None:
         pytest.param(
             "lockstep", ["lockstep", "0.33.0", "--histories", "20"], marks=pytest.mark.release
         ),
-        pytest.param("diff", ["diff", "--quick", "0.22.1", "0.23.0"], marks=pytest.mark.release),
+        pytest.param(
+            "diff",
+            ["diff", "--quick", "0.22.1", "0.23.0"],
+            marks=[pytest.mark.release, pytest.mark.long],
+        ),
     ],
 )
 def test_fields_of_json(golden: str, command: list[str]) -> None:

@@ -168,7 +168,8 @@ def test_init_sets_a_checkout_up(
     code, said = run("init", ".", "--quick", "--alias", "new=old", "--manager", "a.b:C")
     assert (code, said) == (
         0,
-        "hitproof.toml, .github/workflows/hitproof.yml and hitproof-ledger.toml with 1 entry\n",
+        "wrote hitproof.toml, .github/workflows/hitproof.yml and hitproof-ledger.toml "
+        "with 1 entry\n",
     )
     assert options(checkout / FILE) == {
         "ledger": checkout / "hitproof-ledger.toml",
@@ -195,7 +196,7 @@ def test_init_writes_policies_down_that_a_ledger_cannot_adopt(
     behaves(changed_policy())
     code, said = run("init")
     assert code == 0, said
-    assert f"has the policy {change.policy.name}={change.actual}" in said
+    assert f"sets the policy {change.policy.name}={change.actual}" in said
     policies = options(checkout / FILE)["policy"]
     assert policies == [f"{change.policy.name}={change.actual}"]
 

@@ -89,7 +89,8 @@ def test_0_21_0_registers_blocks_that_no_hit_can_use(checked: Check) -> None:
     assert "waste" in {known["class"] for known in by_checks(report["known_divergences"])}
 
 
-@pytest.mark.parametrize("version", ["0.14.0", pytest.param("0.19.0", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["0.14.0", "0.19.0"])
 def test_before_0_20_eagle_needs_one_block_size(version: str, checked: Check) -> None:
     """A window whose blocks are smaller than the alignment is not looked up with EAGLE at all."""
     code, report = of_release(checked, "--quick", version)

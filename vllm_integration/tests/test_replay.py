@@ -159,7 +159,7 @@ def test_a_report_as_text() -> None:
     console = Console(width=200, record=True, file=StringIO())
     print_replay(report, console, verbose=True)
     text = console.export_text()
-    assert "unsound: mamba: block leaks, it is neither free nor in use" in text
+    assert "unsound: mamba: block leaks: it is neither free nor in use" in text
     assert 'steps[1] {"do": "finish", "request": "a"}, at free, 2 times in all' in text
     assert "expected a hit of 8 tokens, served 4 tokens" in text
     assert "2 of 6 steps played, 1 lookup judged" in text
