@@ -56,7 +56,7 @@ from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_CHECKS = 4
-"""Checks until the ledger has all: entries name configurations, which may show more."""
+"""Checks until the ledger stays the same: entries name what is checked, and may show each other."""
 
 
 def init_ledger(
@@ -81,7 +81,7 @@ def init_ledger(
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
 
     It has an entry for each new divergence, whose reason you fill in, and the entries of --ledger
-    that still reproduce. The target is checked until nothing new is found, usually twice. Policy
+    that still reproduce. The target is checked until neither changes, usually twice. Policy
     changes and inconclusive checks cannot be put into a ledger; with them the exit code is that of
     `hitproof check`. Footprints are recorded beside the ledger, as by `hitproof footprints`.
     """
@@ -159,7 +159,7 @@ def adopt(
     memory: int,
     jobs: int,
 ) -> Adoption:
-    """Check a target until nothing new is found; arguments as `gate.check`."""
+    """Check a target until the entries stay the same; arguments as `gate.check`."""
     entries = _as_written(entries)
     for _ in range(_MOST_CHECKS):
         with progress(f"judging vLLM {target.name}") as done:
@@ -175,9 +175,11 @@ def adopt(
                 policies=policies,
                 accepted_reads=accepted,
             )
-        entries = _as_written(_kept(entries, report))
-        if not report.judgement.new:
+        kept = _as_written(_kept(entries, report))
+        if kept == entries:
             break
+        # What goes takes its history with it, which may be all that showed another entry.
+        entries = kept
     record = Record.of(name_of(target), report.profile, report.reached, report.refused)
     if profile != Profile.QUICK:  # whose configurations are not all among those of the others
         smaller, _ = recorded(

@@ -152,12 +152,12 @@ def test_a_target_that_changes_its_judge(
 
 
 def test_a_target_that_loops(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "_IMPORT_SECONDS", 2.0)
+    monkeypatch.setattr(driver, "_IMPORT_SECONDS", 5.0)
     text = "print('here', flush=True)\nwhile True: pass\n"
     code, report = judge(fake_checkout(tmp_path / "checkout", text))
     assert (code, report["verdict"]) == (2, "usage")
     assert (
-        "the worker did not answer within 2 seconds; --timeout allows more (here)"
+        "the worker did not answer within 5 seconds; --timeout allows more (here)"
         in report["error"]
     )
 

@@ -102,6 +102,28 @@ def test_what_is_known_keeps_its_reason(behaves: Any, empty: Path, tmp_path: Pat
     assert not load(third)
 
 
+def test_an_entry_that_another_ones_history_showed_is_no_longer_adopted(
+    behaves: Any, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries that do not speak of the target are dropped, and with them what they played."""
+    report = diverging()
+    behaves(report)
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    run("init-ledger", "fork", "--ledger", empty, "-o", first)
+    entry = first.read_text()
+    first.write_text(entry + entry.replace('releases = ""', 'releases = "<0.1"'))
+    assert len(load(first)) == 2
+
+    def check(_: object, __: object, entries: Sequence[Entry], **___: object) -> Report:
+        shown = report.judgement.new if len(entries) == 2 else ()
+        speaking = [e for e in entries if e.applies_to(report.target.version)]
+        return replace(report, judgement=judge(shown, speaking))
+
+    monkeypatch.setattr("hitproof.vllm_integration.gate.gate.check", check)
+    assert run("init-ledger", "fork", "--ledger", first, "-o", second)[0] == 0
+    assert not load(second)
+
+
 def test_no_file_is_overwritten(behaves: Any, empty: Path, tmp_path: Path) -> None:
     made = behaves(diverging())
     code, said = run("init-ledger", "fork", "--ledger", empty, "--output", empty)
