@@ -7,13 +7,14 @@ a step.
 from functools import partial
 
 from hitproof.proofs.cases import CHUNKED, FULL, SLIDING, case_name, holds_token
-from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.interpretation import Interpretation, Products
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import admission, attention
-from hitproof.spec.groups import GroupKind
-from hitproof.spec.terms import Term, ceil_div, implies, max, not_
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.terms import Term, ceil_div, implies, is_multiple, max, not_
 
 _KINDS = (FULL, SLIDING, CHUNKED)
+_EDGE = "chunks_of_whole_blocks_start_on_edges"
 
 
 def _range(at: Interpretation, kind: GroupKind) -> tuple[Term | None, Term | None, Hypotheses]:
@@ -103,34 +104,73 @@ def _spans(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
     )
 
 
-def _bounded(
-    at: Interpretation, starts_block: bool, taken_for: bool | None = None, slip: int = 0
-) -> Statement:
-    """``starts_block``: the first token is the first of its block.
+def _at_once(at: Interpretation, kind: GroupKind, slip: int = 0, tight: bool = False) -> Statement:
+    """A step reads and writes no more blocks of a group than the bound; ``slip``: a lower bound.
 
-    ``taken_for``: whether the bound is for such. ``slip``: a lower bound.
+    Several MTP modules compute tokens again, but in no group with chunks. ``tight``: only for
+    sizes for which a bound on one token more would be another bound.
     """
-    first, end, tokens = at.integer("first"), at.integer("end"), at.integer("tokens")
-    size, some = _block_size(at)
-    counted = starts_block if taken_for is None else taken_for
-    anywhere, from_start = admission.most_between, partial(admission.blocks_between, 0)
-    most = (from_start if counted else anywhere)(tokens, size) - slip
-    first_block, last_block = first // size, ceil_div(end, size) - 1
-    where = ("the first token is the first of its block", first_block * size == first)
-    # Both follow, and name products that the proof needs.
-    edges = (
-        ("the first token is before the second block", first < (first_block + 1) * size),
-        ("the last block starts before the end", last_block * size < end),
+    start, end, step, num_tokens, modules = (
+        at.integer(name) for name in ("start", "end", "step", "num_tokens", "modules")
     )
+    window, chunk, sizes = _range(at, kind)
+    size, some = _block_size(at)
+    group = Group(kind, size, window, chunk=chunk, prefill_lookahead=modules)
+    most = admission.blocks_at_once(group, step, num_tokens)
+    first = admission.first_token_read(start, window, chunk)
+    again = 0 if kind is CHUNKED else modules - 1
+    first_block, last_block = first // size, ceil_div(end, size) - 1
+    on_edge: Hypotheses = ()
+    if kind is CHUNKED:
+        whole = implies(is_multiple(chunk, size), first_block * size == first)
+        on_edge = (("a chunk of whole blocks starts on a block edge", whole),)
+    where: Hypotheses = ()
+    if tight:
+        long = step + window + modules <= num_tokens
+        where = ("the request is long", long), ("blocks hold two tokens", size == 2)
     return Statement(
         (
+            *sizes,
             *some,
-            ("positions are counted from 0", 0 <= first),
-            ("there are so many tokens, or fewer", (first < end) & (end - first <= tokens)),
-            *edges,
-            *((where,) if starts_block else ()),
+            ("there is a module, or none", 1 <= modules),
+            ("positions are counted from 0", 0 <= start),
+            ("the step ends within the request", (start < end) & (end <= num_tokens)),
+            ("it computes so many tokens, and some again", end <= start + step + again),
+            *on_edge,
+            *where,
+            # Both follow, and name products that the proof needs.
+            ("the first token is before the second block", first < (first_block + 1) * size),
+            ("the last block starts before the end", last_block * size < end),
         ),
-        admission.blocks_between(first, end, size) <= most,
+        admission.blocks_between(first, end, size) <= most - slip,
+    )
+
+
+def _on_edge(at: Interpretation, whole: bool = True) -> Statement:
+    """A chunk of whole blocks starts on a block edge."""
+    blocks, number = at.integer("blocks"), at.integer("number")
+    size, some = _block_size(at)
+    chunk = blocks * size if whole else at.integer("chunk")
+    return Statement(
+        (*some, ("a chunk holds at least one block", 1 <= blocks)),
+        number * chunk == (number * blocks) * size,
+    )
+
+
+def _states(at: Interpretation, slip: int = 0) -> Statement:
+    """A Mamba group holds no more states than the bound; ``slip``: a lower bound."""
+    names = ("started_from", "ended_in", "of_drafts", "exported", "drafts", "exports")
+    started_from, ended_in, of_drafts, exported, drafts, exports = map(at.integer, names)
+    group = Group(GroupKind.MAMBA, 1)
+    return Statement(
+        (
+            ("a step starts from at most one state", started_from <= 1),
+            ("it ends in at most one", ended_in <= 1),
+            ("there is at most one for each draft", of_drafts <= drafts),
+            ("and one for each that it exports", exported <= exports),
+        ),
+        started_from + ended_in + of_drafts + exported
+        <= admission.blocks_at_once(group, 1, 1, drafts, exports) - slip,
     )
 
 
@@ -244,30 +284,38 @@ def _obligations() -> tuple[Obligation, ...]:
             (Mutant("one_block_fewer", "One block fewer is enough.", partial(_holds, slip=1)),),
         )
     )
-    for starts in (True, False):
-        mutants = [
-            Mutant(
-                "one_fewer",
-                "One block fewer is enough.",
-                partial(_bounded, starts_block=starts, slip=1),
-            )
-        ]
-        if not starts:
-            mutants.append(
-                Mutant(
-                    "as_if_it_started_a_block",
-                    "The first token may be anywhere in its block, at no cost.",
-                    partial(_bounded, starts_block=starts, taken_for=True),
-                )
-            )
-        found.append(
+    found += [
+        Obligation(
+            _EDGE,
+            "A chunk of whole blocks starts on a block edge.",
+            _on_edge,
+            (Mutant("any", "So does any other chunk.", partial(_on_edge, whole=False)),),
+            Products,
+        ),
+        *(
             Obligation(
-                f"blocks_at_once[{'from the start of a block' if starts else 'from anywhere'}]",
-                "So many tokens in a row are in no more blocks than the bound says.",
-                partial(_bounded, starts_block=starts),
-                tuple(mutants),
+                case_name("blocks_at_once", kind),
+                "A step reads and writes no more blocks than the bound says.",
+                partial(_at_once, kind=kind),
+                (
+                    Mutant(
+                        "one_fewer",
+                        "One block fewer is enough.",
+                        partial(_at_once, kind=kind, slip=1, tight=kind is SLIDING),
+                    ),
+                ),
+                rests_on=(_EDGE,) if kind is CHUNKED else (),
             )
-        )
+            for kind in _KINDS
+        ),
+        Obligation(
+            "states_at_once",
+            "A step holds no more states than the bound says: the one that it starts from, the "
+            "one that it ends in, those of drafts and those that it exports.",
+            _states,
+            (Mutant("one_fewer", "It holds one fewer.", partial(_states, slip=1)),),
+        ),
+    ]
     found += [
         Obligation(
             "reserved_blocks_are_left",

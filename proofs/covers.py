@@ -64,9 +64,9 @@ COVERS: dict[str, str] = {
     "null_block_is_never_served": "For any block of a pool of any size, after each operation.",
     "least_recently_used_block_goes_first": "For any two blocks of a free queue of any length, by "
     "each way in which one of them joins it, stays or is taken.",
-    "admitted_request_gets_its_blocks": "For one group with attention, any sizes and any step: "
-    "which blocks it takes, and how many at once at most; and for one request, that it gets them. "
-    "How many states a Mamba group holds, and what blocks of a hit take, is tested only.",
+    "admitted_request_gets_its_blocks": "For one group, any sizes and any step: which blocks it "
+    "takes, and how many at once at most; and for one request, that it gets them. What blocks of a "
+    "hit take is tested only.",
     "cached_key_names_its_content": "For any block of a pool of any size, after each operation.",
 }
 """By the name of the claim. What is covered is covered for all sizes and positions, and for a

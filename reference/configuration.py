@@ -72,4 +72,4 @@ def max_admission_blocks(
     """
     if group.window is None and group.chunk is None:
         return None
-    return blocks_at_once(group, max_num_batched_tokens, max_model_len)
+    return int(blocks_at_once(group, max_num_batched_tokens, max_model_len))

@@ -18,12 +18,13 @@ from hitproof.spec.terms import (
     Term,
     Tokens,
     ceil_div,
-    executable,
+    choose,
     implies,
     is_multiple,
     max,
     min,
     not_,
+    tested,
 )
 
 
@@ -77,7 +78,6 @@ def is_answered_right(
     return enough & implies(refused, not_(fits(most, free, reserved)))
 
 
-@executable
 def states_at_once(drafts: Term, exports: Term = 0) -> Term:
     """The most states that a Mamba group holds for a request at once, each in a block.
 
@@ -87,21 +87,26 @@ def states_at_once(drafts: Term, exports: Term = 0) -> Term:
     return 2 + drafts + exports
 
 
-@executable
+@tested
 def blocks_at_once(
-    group: Group, step: int, num_tokens: int, drafts: int = 0, exports: int = 0
-) -> int:
+    group: Group, step: Tokens, num_tokens: Tokens, drafts: Term = 0, exports: Term = 0
+) -> Blocks:
     """The most blocks that a request of ``num_tokens`` tokens holds at once in a group.
 
     Each step computes up to ``step`` tokens; several steps in flight count as one. Draft layers of
     several MTP modules compute the last tokens again.
     """
     if group.kind is GroupKind.MAMBA:
-        return int(states_at_once(drafts, exports))
+        return states_at_once(drafts, exports)
     if group.kind is GroupKind.FULL_ATTENTION:
-        return int(blocks_between(0, num_tokens, group.block_size))
+        return blocks_between(0, num_tokens, group.block_size)
     again = group.prefill_lookahead - 1 if group.chunk is None else 0
     tokens = min(tokens_at_once(step + again, group.window, group.chunk), num_tokens)
-    if group.chunk is not None and is_multiple(group.chunk, group.block_size):
-        return int(blocks_between(0, tokens, group.block_size))
-    return int(most_between(tokens, group.block_size))
+    anywhere = most_between(tokens, group.block_size)
+    if group.chunk is None:
+        return anywhere
+    return choose(
+        is_multiple(group.chunk, group.block_size),
+        lambda: blocks_between(0, tokens, group.block_size),
+        lambda: anywhere,
+    )

@@ -259,13 +259,14 @@ def _groups(random: Random, whole_blocks: bool) -> tuple[Group, ...]:
 
 def most_blocks(engine: EngineConfiguration, group: Group) -> int:
     """The most blocks that one request holds at once. vLLM: ``max_memory_usage_bytes``."""
-    return blocks_at_once(
+    most = blocks_at_once(
         group,
         engine.max_in_flight_tokens,
         engine.max_model_len,
         engine.num_speculative_tokens,
         exports=1 if engine.mamba_checkpoint_alignment else 0,
     )
+    return int(most)
 
 
 def _requests(random: Random, engine: EngineConfiguration) -> dict[str, RequestInput]:
