@@ -274,17 +274,22 @@ def test_three_pull_requests(judge: Any, tmp_path: Path) -> None:
         "rename": 3,
     }
 
-    assert verdicts["break"].startswith("vLLM .: diverges, 1 new finding of ")
+    # Known divergences of lookups reach further for it, too: those are findings of their own.
+    assert re.match(r"vLLM \.: diverges, \d+ new findings of ", verdicts["break"])
     managers = root / MANAGERS
     git(root, "switch", "-q", "break")
     lines = managers.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if text.strip() == "shift = 0")
-    (annotation,) = annotations["break"]
-    assert annotation.startswith(f"::error file={MANAGERS},line={line},title=lost hit")
-    (result,) = sarif["break"]["results"]
-    (where,) = [each["physicalLocation"] for each in result["locations"]]
-    assert where["artifactLocation"]["uri"] == MANAGERS
-    assert where["region"] == {"startLine": line, "startColumn": 9, "endColumn": 18}
+    at_line = f"::error file={MANAGERS},line={line},"
+    (annotation,) = [each for each in annotations["break"] if each.startswith(at_line)]
+    assert annotation.startswith(f"{at_line}title=lost hit")
+    results = {
+        (where["artifactLocation"]["uri"], where["region"]["startLine"]): (result, where["region"])
+        for result in sarif["break"]["results"]
+        for where in (each["physicalLocation"] for each in result["locations"])
+    }
+    result, region = results[MANAGERS, line]
+    assert region == {"startLine": line, "startColumn": 9, "endColumn": 18}
     assert result["partialFingerprints"]["primaryLocationLineHash"]
     assert result["codeFlows"]
     assert result["level"] == "error"
