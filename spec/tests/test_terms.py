@@ -5,7 +5,19 @@ from itertools import product
 from operator import ne
 from typing import Any
 
-from hitproof.spec.terms import Symbol, ceil_div, for_all, implies, is_multiple, max, min, not_
+from hitproof.spec.terms import (
+    Span,
+    Symbol,
+    ceil_div,
+    for_all,
+    greatest,
+    implies,
+    is_multiple,
+    max,
+    min,
+    not_,
+    span,
+)
 from hitproof.spec.tests.token_level import Asked
 
 
@@ -66,3 +78,7 @@ def test_a_symbol_on_either_side_is_asked_with_the_operands_in_order() -> None:
     assert not_(x) == "not_(x,)"
     assert for_all(x, 3, bool) == f"for_all(x, 3, {bool})"
     assert for_all(0, x, bool) == f"for_all(0, x, {bool})"
+    assert span(x, 3) == Span(x, 3)
+    assert span(0, x) == Span(0, x)
+    assert greatest(x, 3, bool) == f"greatest(x, 3, {bool})"
+    assert greatest(2, x, bool) == f"greatest(2, x, {bool})"

@@ -131,7 +131,7 @@ def test_a_broken_lookup_fails_upstreams_tests(tmp_path: Path) -> None:
     events = f"{UPSTREAM[0]}::test_kv_cache_events"
     result = shadowed("0.23.0", "-p", "one_block_less", chosen, events, path=tmp_path)
     assert result.returncode == 1
-    assert "lost hit: full attention: hit is one boundary too short, whole run" in result.stdout
+    assert "code  : hit-too-short(run=whole, short=one)" in result.stdout
     assert "  spec  : hit of 48 tokens" in result.stdout
     assert "  vllm  : hit of 32 tokens" in result.stdout
 
@@ -330,7 +330,7 @@ def test_a_refusal_is_expected():
         played.manager._manager.allocate_slots(played.manager._requests["b"], 0)
 """
 BROKEN = {
-    "test_a_block_less": "lost hit: full attention: hit is one boundary too short, whole run",
+    "test_a_block_less": "code  : hit-too-short(run=whole, short=one)",
     "test_a_hole_in_the_window": "code  : table-block-wrong",
     "test_a_hit_that_nobody_computed": "code  : table-block-wrong",
     "test_a_block_left_out": "code  : prefix-block-unregistered",
