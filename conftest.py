@@ -1,12 +1,12 @@
 """Which of the long tests run, and the fork servers that tests start processes from."""
 
 import os
-import random
 import shutil
 import sys
 import tempfile
 from collections import Counter
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from hitproof.vllm_integration.tests import forkserver
 from hitproof.vllm_integration.tests.forkserver import COMMAND, INTERPRETER, PYTHON, Program
 
 _SAMPLE = 16
-"""One long test in so many is run where they are sampled."""
+"""One long test in about so many is run where they are sampled."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,17 +47,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[variable] = str(place / "python")
 
 
-def _long(items: list[pytest.Item]) -> list[str]:
+def _long(items: list[pytest.Item]) -> set[str]:
     """The names of the long tests: of `long(keep=n)`, all cases of a function but its first n."""
-    names, kept = [], Counter[str]()
+    names, kept = set[str](), Counter[str]()
     for item in items:
         if (mark := item.get_closest_marker("long")) is None:
             continue
         function = item.nodeid.partition("[")[0]
         kept[function] += 1
         if kept[function] > mark.kwargs.get("keep", 0):
-            names.append(item.nodeid)
-    return sorted(names)
+            names.add(item.nodeid)
+    return names
+
+
+def _drawn(name: str, seed: str) -> bool:
+    """Whether a sample has the test, whatever other tests there are."""
+    return int.from_bytes(sha256(f"{seed} {name}".encode()).digest()) % _SAMPLE == 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -66,8 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     names = _long(items)
     if not names or which == "all":
         return
-    size = -(-len(names) // _SAMPLE) if which == "sample" else 0
-    left_out = set(names).difference(random.Random(seed).sample(names, size))
+    left_out = {name for name in names if which == "none" or not _drawn(name, seed)}
     deselected = [item for item in items if item.nodeid in left_out]
     items[:] = [item for item in items if item.nodeid not in left_out]
     config.hook.pytest_deselected(items=deselected)
