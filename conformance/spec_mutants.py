@@ -68,6 +68,9 @@ EQUIVALENT: dict[str, str] = {
     "spec.terms.max: _logic(left, right) -> _logic(right, left)": _ONE_LOGIC,
     "spec.terms.min: _logic(left, right) -> _logic(right, left)": _ONE_LOGIC,
     "spec.terms.for_all: _logic(start, end) -> _logic(end, start)": _ONE_LOGIC,
+    "spec.terms.greatest: _logic(step, limit) -> _logic(limit, step)": _ONE_LOGIC,
+    "spec.terms.greatest: 0 -> -1": "it is 0 whether nothing else holds or that does",
+    "spec.terms.span: cast(range, of_symbols) -> of_symbols": "a cast gives what it is given",
     "spec.terms.implies: _logic(premise, conclusion) -> _logic(conclusion, premise)": _ONE_LOGIC,
     "spec.admission.first_token_read: max(0, query - window + 1) -> "
     "max(query - window + 1, 0)": _ORDER,

@@ -9,7 +9,7 @@ from hitproof.spec.connector import (
     may_diverge,
     valid_local_boundary,
 )
-from hitproof.spec.groups import Group, alignment, geometry
+from hitproof.spec.groups import BlockGeometry, Group, alignment, geometry
 from hitproof.spec.tests.token_level import (
     CHUNKED,
     FULL,
@@ -66,6 +66,12 @@ def test_a_local_prefix_needs_what_its_group_needs_but_no_state() -> None:
             expected = reach and (group.kind is MAMBA or needed <= held)
             valid = valid_local_boundary(shape, boundary, cap, horizon, held.__contains__)
             assert valid is expected
+
+
+def test_a_lookahead_counts_to_the_horizon_and_no_further() -> None:
+    for group in (BlockGeometry(MAMBA, 1, 0, 1), BlockGeometry(FULL, 1, 0, 1)):
+        assert valid_local_boundary(group, 2, 2, 3, lambda _: True)
+        assert not valid_local_boundary(group, 2, 3, 2, lambda _: True)
 
 
 def test_the_longest_local_prefix() -> None:

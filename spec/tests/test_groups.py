@@ -110,6 +110,13 @@ def test_alignment_of_large_blocks_is_not_searched_for() -> None:
     assert alignment(groups) == sizes[0] * sizes[1]
 
 
+def test_groups_of_which_none_takes_part_have_no_alignment() -> None:
+    out = Group(FULL, 2, prefix_cacheable=False)
+    assert alignment((out, Group(SLIDING, 3, 5))) == 3
+    with pytest.raises(ConfigurationError, match="at least one group"):
+        alignment((out, out))
+
+
 def test_geometry_refuses_an_alignment_off_the_block_edges() -> None:
     for group, tokens in product((Group(FULL, 1), Group(SLIDING, 3, 5)), range(-3, 10)):
         if tokens in range(group.block_size, 10, group.block_size):
