@@ -78,7 +78,7 @@ def test_a_symbol_on_either_side_is_asked_with_the_operands_in_order() -> None:
     assert not_(x) == "not_(x,)"
     assert for_all(x, 3, bool) == f"for_all(x, 3, {bool})"
     assert for_all(0, x, bool) == f"for_all(0, x, {bool})"
-    assert span(x, 3) == Span(x, 3)
-    assert span(0, x) == Span(0, x)
-    assert greatest(x, 3, bool) == f"greatest(x, 3, {bool})"
-    assert greatest(2, x, bool) == f"greatest(2, x, {bool})"
+    ranges: list[object] = [span(x, 3), span(0, x)]
+    assert ranges == [Span(x, 3), Span(0, x)]
+    said: list[object] = [greatest(x, 3, bool), greatest(2, x, bool)]
+    assert said == [f"greatest(x, 3, {bool})", f"greatest(2, x, {bool})"]
