@@ -1,17 +1,20 @@
 # Two commands are the contract: `make check` runs the gate on a real vLLM release, `make test`
 # runs the tests. `make quick` runs those that need no release and no solver, `make test-all` the
-# long tails, too. `make docs` renders the spec as a site, `make engine` runs a real engine of vLLM.
+# long tails, too. `make yardstick` compares what is found with what was found before. `make docs`
+# renders the spec as a site, `make engine` runs a real engine of vLLM.
 # Each sets up what it needs in .venv first.
 #
 #   PYTHON=python3.12          the interpreter that .venv is made with (3.11 or later)
 #   TARGET_PYTHON=/path/python an interpreter that already has what vLLM imports; then nothing
 #                              heavy (torch, transformers, ...) is installed here
 #   TARGET=0.33.0              what `make check` judges
+#   PARTS="check faults"       what `make yardstick` compares; `python -m benchmarks.yardstick -h`
 #   LONG=sample SEED=7         `make test` runs a sample of the long tails, too; see conftest.py
 
 PYTHON ?= python3
 TARGET_PYTHON ?=
 TARGET ?= 0.33.0
+PARTS ?=
 LONG ?= none
 SEED ?= 1
 
@@ -23,7 +26,7 @@ ifneq ($(TARGET_PYTHON),)
 export HITPROOF_PYTHON := $(TARGET_PYTHON)
 endif
 
-.PHONY: check test test-all quick lint docs engine lock clean
+.PHONY: check test test-all quick lint yardstick docs engine lock clean
 
 check: $(STAMP)
 	$(BIN)/hitproof prove
@@ -39,6 +42,10 @@ quick: $(VENV)/.ready
 	$(BIN)/ruff check --quiet .
 	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m "not release and not slow" \
 	  spec reference conformance proofs
+
+# What is found, compared with benchmarks/frozen/; fails on any loss.
+yardstick: $(STAMP)
+	$(BIN)/python -m benchmarks.yardstick $(PARTS)
 
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
