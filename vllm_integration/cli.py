@@ -19,6 +19,7 @@ from hitproof.vllm_integration.commands.diff import diff
 from hitproof.vllm_integration.commands.doctor import doctor
 from hitproof.vllm_integration.commands.engine import engine
 from hitproof.vllm_integration.commands.explain import explain
+from hitproof.vllm_integration.commands.fixes import app as fixes
 from hitproof.vllm_integration.commands.footprints import footprints
 from hitproof.vllm_integration.commands.init import init
 from hitproof.vllm_integration.commands.init_ledger import init_ledger
@@ -66,6 +67,7 @@ app.command(
     epilog=EXIT_CODES,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(doctor)
+app.add_typer(fixes)
 
 
 def _print_version(wanted: bool) -> None:

@@ -53,6 +53,21 @@ def top_level(directory: str) -> Path | None:
         return None
 
 
+def is_committed(directory: str, path: str) -> bool | None:
+    """Whether a file of a work tree is as its last commit has it; None if git does not track it.
+
+    ``path`` is relative to ``directory``. Raises `CommitError`.
+    """
+    try:
+        _git(directory, "ls-files", "--error-unmatch", "--", path)
+    except subprocess.CalledProcessError:
+        return None
+    try:
+        return not _git(directory, "status", "--porcelain", "--", path)
+    except subprocess.CalledProcessError as error:
+        raise CommitError(f"git cannot read {directory}; run git fsck there") from error
+
+
 def export(repository: str, commit: str, place: Path, needed: Sequence[str]) -> None:
     """Write the directories ``needed`` as the commit has them below ``place``.
 

@@ -1,0 +1,235 @@
+"""``hitproof fixes``: list, show, apply and verify the patches that remove faults of a release."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hitproof.vllm_integration.bundled import SURVEY
+from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
+from hitproof.vllm_integration.commands.options import (
+    EXIT_CODES,
+    JOBS,
+    MEMORY,
+    PYTHON,
+    Format,
+    Jobs,
+    Memory,
+    Output,
+    Python,
+    Quick,
+    Release,
+    Timeout,
+    in_bytes,
+)
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    as_document,
+    fail,
+    failures,
+    progress,
+    show,
+    show_document,
+    wanted_profile,
+)
+from hitproof.vllm_integration.fixes.fixes import RELEASE, FixError, named
+from hitproof.vllm_integration.fixes.trees import apply as apply_fixes
+from hitproof.vllm_integration.fixes.trees import copied, require_clean
+from hitproof.vllm_integration.fixes.verifying import Verified, name_of
+from hitproof.vllm_integration.fixes.verifying import verify as verify_fixes
+from hitproof.vllm_integration.gate.store import Store
+from hitproof.vllm_integration.reports import fixes as rendering
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.survey.survey import read as read_survey
+from hitproof.vllm_integration.targets.cache import cache_directory
+from hitproof.vllm_integration.targets.commits import CommitError
+from hitproof.vllm_integration.targets.resolving import held_as, resolve
+from hitproof.vllm_integration.targets.target import INSTALLED
+from hitproof.vllm_integration.verdict import Verdict
+
+app = typer.Typer(
+    name="fixes",
+    help=f"Patches that remove faults of vLLM {RELEASE}, one for each fault of BUGS.md.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=EXIT_CODES,
+)
+
+Numbers = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="[N]...", help="Numbers of faults in BUGS.md. [default: all fixes]"),
+]
+
+
+class FixFormat(StrEnum):
+    """How a fix is printed."""
+
+    TEXT = "text"
+    UPSTREAM = "upstream"
+    PATCH = "patch"
+    JSON = "json"
+
+
+@contextmanager
+def _failures(output: StrEnum) -> Iterator[None]:
+    with failures(output):
+        try:
+            yield
+        except (FixError, CommitError) as error:
+            fail(Verdict.USAGE, str(error), output)
+
+
+@app.command("list", cls=ConfiguredCommand, epilog=EXIT_CODES)
+def list_fixes(output: Output = Format.TEXT) -> None:
+    """List the fixes: the fault, what the patch does, and how many codes it removes."""
+    with _failures(output):
+        fixes = named(())
+    show(
+        output,
+        lambda: [rendering.fix_json(fix) for fix in fixes],
+        lambda console: rendering.print_list(fixes, console),
+    )
+
+
+@app.command("show", cls=ConfiguredCommand, epilog=EXIT_CODES)
+def show_fix(
+    number: Annotated[int, typer.Argument(metavar="N", help="The number of a fault in BUGS.md.")],
+    output: Annotated[
+        FixFormat,
+        typer.Option(
+            "--format",
+            help="The output format: text, the Markdown of an issue and pull request of vLLM, the "
+            "patch alone, or JSON.",
+        ),
+    ] = FixFormat.TEXT,
+) -> None:
+    """Show a fix: what was wrong, who is hit, the change, its cost, a test, and the patch."""
+    with _failures(output):
+        (fix,) = named([number])
+        releases = read_survey(SURVEY)
+    documents = {
+        "json": lambda: as_document(rendering.fix_json(fix)),
+        "patch": lambda: fix.patch,
+        "upstream": lambda: rendering.upstream(fix, releases),
+    }
+    text = rendering.shown(fix)
+    show_document(
+        output,
+        documents,
+        lambda console: console.print(text, markup=False, highlight=False, soft_wrap=True),
+    )
+
+
+@app.command("apply", cls=ConfiguredCommand, epilog=EXIT_CODES)
+def apply(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TREE",
+            help=f"A checkout of vLLM {RELEASE} or of a fork of it, without changes that are not "
+            "committed; with --to any target.",
+        ),
+    ],
+    numbers: Numbers = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="DIR",
+            help="Apply to a copy of the tree in this new directory, and leave the tree alone.",
+            show_default=False,
+        ),
+    ] = None,
+    release: Release = None,
+) -> None:
+    """Apply fixes to a tree of vLLM: all of those that are named, or none."""
+    with _failures(Format.TEXT):
+        fixes = named(numbers or ())
+        if to is None and not Path(target).is_dir():
+            raise FixError(
+                f"{target} is not a directory; name a checkout, or apply the fixes to a copy "
+                "with --to"
+            )
+        if target == INSTALLED:
+            raise FixError("the installed vLLM is not copied; name a release or a checkout")
+        # A directory is meant, whatever else has its name.
+        resolved = resolve(
+            str(Path(target).absolute()) if to is None else target, announce=announce
+        )
+        tree = held_as(resolved, release)
+        assert tree.root is not None
+        root = tree.root
+        if to is not None:
+            copied(root, to)
+            root = to.absolute()
+        else:
+            original = resolve(RELEASE, announce=announce).root
+            assert original is not None
+            require_clean(tree, original, fixes)
+        apply_fixes(root, fixes)
+    typer.echo(f"{root} has {name_of(fixes)}")
+
+
+@app.command("verify", cls=ConfiguredCommand, epilog=EXIT_CODES)
+def verify(
+    numbers: Numbers = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="Verify them all together only, not each alone.")
+    ] = False,
+    quick: Quick = False,
+    output: Output = Format.TEXT,
+    python: Python = PYTHON,
+    timeout: Timeout = 60.0,
+    memory: Memory = MEMORY,
+    jobs: Jobs = JOBS,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            envvar="HITPROOF_NO_CACHE",
+            help="Neither reuse nor store results of unchanged code.",
+        ),
+    ] = False,
+) -> None:
+    """Check that each fix removes its fault and adds nothing, alone and all together.
+
+    The exit code is 0 if so, 1 if a divergence of the fault is left or another one is new, and 3
+    if something could not be judged.
+    """
+    profile, verified = wanted_profile(quick, False, output), list[Verified]()
+    with _failures(output), ExitStack() as stack:
+        fixes, interpreter = named(numbers or ()), find_python(python)
+        original = resolve(RELEASE, announce=announce).root
+        assert original is not None
+        store = (
+            None if no_cache else stack.enter_context(closing(Store(cache_directory(), announce)))
+        )
+        alone = [] if together else [(fix,) for fix in fixes]
+        for some in [*alone, *([fixes] if together or len(fixes) > 1 else [])]:
+            with progress(f"judging vLLM {RELEASE} with {name_of(some)}") as done:
+                each = verify_fixes(
+                    original,
+                    some,
+                    profile,
+                    python=interpreter,
+                    timeout=timeout,
+                    memory=in_bytes(memory),
+                    progress=done,
+                    jobs=jobs,
+                    store=store,
+                )
+            verified.append(each)
+            if output is Format.TEXT:
+                show(output, list, partial(rendering.print_verified, each))
+    show(
+        output,
+        lambda: rendering.verified_json(verified),
+        lambda console: rendering.print_remaining(verified[-1], console),
+    )
+    verdicts = {each.verdict for each in verified}
+    worst = [Verdict.DIVERGES, Verdict.INCONCLUSIVE, Verdict.CONFORMS]
+    raise typer.Exit(int(next(each for each in worst if each in verdicts)))

@@ -1,0 +1,111 @@
+"""Trees that fixes are applied to: a copy of the release, or the user's own."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError
+from hitproof.vllm_integration.targets.cache import cache_directory
+from hitproof.vllm_integration.targets.commits import is_committed
+from hitproof.vllm_integration.targets.target import UNPACKED, Target
+
+
+def copied(source: Path, place: Path) -> None:
+    """Copy what is judged of the tree ``source`` to ``place``. Raises `FixError`."""
+    if place.exists() or not place.absolute().parent.is_dir():
+        why = "is there already" if place.exists() else "is in a directory that does not exist"
+        raise FixError(f"{place} {why}; name a new directory with --to")
+    place.mkdir()
+    for name in UNPACKED:
+        if (source / name).is_dir():
+            left_out = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source / name, place / name, symlinks=True, ignore=left_out)
+        elif (source / name).is_file():
+            shutil.copy(source / name, place / name)
+
+
+def linked(source: Path, place: Path, paths: Collection[str]) -> None:
+    """Make ``place`` a tree like ``source`` with copies of the files ``paths``.
+
+    Everything else is linked: a directory without any of them is one link.
+    """
+    place.mkdir()
+    for each in source.iterdir():
+        within = [path.partition("/")[2] for path in paths if path.startswith(f"{each.name}/")]
+        if each.name in paths:
+            shutil.copy(each, place / each.name)
+        elif within:
+            linked(each, place / each.name, within)
+        else:
+            (place / each.name).symlink_to(each)
+
+
+def require_clean(tree: Target, release: Path, fixes: Sequence[Fix]) -> None:
+    """Refuse a tree that is another release, or has changes that only it has.
+
+    ``release`` is the root of the release itself. Raises `FixError` and `CommitError`.
+    """
+    assert tree.root is not None
+    if tree.version != RELEASE:
+        other = f"release {tree.version}" if tree.version else "a release that cannot be told"
+        raise FixError(
+            f"{tree.name} descends from {other}, and the fixes are for {RELEASE}; name a tree of "
+            f"{RELEASE}, or say with --release that it is one"
+        )
+    if tree.root.resolve().is_relative_to(cache_directory().resolve()):
+        raise FixError(f"{tree.name} is in hitproof's cache; apply the fixes to a copy with --to")
+    for path in dict.fromkeys(path for fix in fixes for path in fix.paths):
+        committed = is_committed(str(tree.root), path)
+        if committed is None:  # git does not know it
+            committed = _read(tree.root / path) == _read(release / path)
+        if not committed:
+            raise FixError(
+                f"{tree.root / path} has changes that are not committed; commit them, or apply the "
+                "fixes to a copy with --to"
+            )
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+def apply(root: Path, fixes: Sequence[Fix]) -> None:
+    """Apply all fixes to the tree at ``root``, or else none. Raises `FixError`."""
+    for number, fix in enumerate(fixes, 1):
+        before = "".join(each.patch for each in fixes[:number])
+        refused = _git_apply(root, before, "--check")
+        if refused and not _git_apply(root, fix.patch, "--check", "--reverse"):
+            raise FixError(f"{root} has fix {fix.number} already; leave {fix.number} out")
+        if refused:
+            raise FixError(
+                f"fix {fix.number} does not apply to {root} ({refused}); name a tree whose code is "
+                f"that of {RELEASE} there"
+            )
+    refused = _git_apply(root, "".join(each.patch for each in fixes))
+    if refused:
+        raise FixError(f"the fixes cannot be written to {root} ({refused}); make it writable")
+
+
+def _git_apply(root: Path, patch: str, *options: str) -> str:
+    """Why git does not apply a patch, in a line; empty where it does."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    # A tree inside of some repository is none of that repository's business.
+    alone = {"GIT_CEILING_DIRECTORIES": str(root.resolve().parent), "LC_ALL": "C"}
+    try:
+        ended = subprocess.run(
+            ["git", "apply", "-C1", "--whitespace=nowarn", *options, "-"],
+            input=patch,
+            cwd=root,
+            env=kept | alone,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise FixError("git is not installed; install it, it applies the patches") from None
+    if ended.returncode == 0:
+        return ""
+    first, *_ = [*ended.stderr.splitlines(), "git apply failed"]
+    return first.removeprefix("error: ")

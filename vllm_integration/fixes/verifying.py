@@ -1,0 +1,119 @@
+"""What a check says of the release with some fixes: what is gone, what is left, and what is new."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.ledger.ledger import Entry, load
+from hitproof.conformance.ledger.records import choose, read
+from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix
+from hitproof.vllm_integration.fixes.trees import apply, linked
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.store import Store
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a check says of the release with fixes applied.
+
+    Attributes:
+        fixes: the fixes.
+        gone: entries of the ledger on their faults that do not reproduce.
+        left: those that do.
+        also: other entries that do not reproduce; the fixes remove them as well.
+        remaining: by the cause of other known divergences, how many are found.
+        new: findings that the release itself does not have.
+        detail: why not everything could be judged; empty if it could.
+    """
+
+    fixes: tuple[Fix, ...]
+    gone: tuple[Entry, ...]
+    left: tuple[Entry, ...]
+    also: tuple[Entry, ...]
+    remaining: Mapping[str, int]
+    new: tuple[Finding, ...]
+    detail: str = ""
+
+    @property
+    def name(self) -> str:
+        """The fixes by their numbers."""
+        return name_of(self.fixes)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Conforms where all that the fixes are for is gone, and nothing is new."""
+        if self.left or self.new:
+            return Verdict.DIVERGES
+        if self.detail or not self.gone:
+            return Verdict.INCONCLUSIVE
+        return Verdict.CONFORMS
+
+
+def name_of(fixes: Sequence[Fix]) -> str:
+    """Fixes by their numbers, or how many they are where they are many."""
+    few = ", ".join(str(fix.number) for fix in fixes)
+    return f"fix {few}" if len(fixes) == 1 else f"{count(len(fixes), 'fix', 'fixes')} ({few})"
+
+
+def verify(
+    release: Path,
+    fixes: Sequence[Fix],
+    profile: Profile,
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Callable[[int, int], None],
+    jobs: int = 1,
+    store: Store | None = None,
+) -> Verified:
+    """Check the ``release``, whose root is given, with fixes applied to a copy.
+
+    Other arguments and exceptions as `gate.check`, and those of `trees.apply` and `LedgerError`.
+    """
+    with tempfile.TemporaryDirectory(prefix="hitproof-fixes-") as place:
+        tree = Path(place) / "tree"
+        linked(release, tree, {path for fix in fixes for path in fix.paths})
+        apply(tree, fixes)
+        report = gate.check(
+            Target(f"{RELEASE} with {name_of(fixes)}", tree, RELEASE, inferred="its fixes"),
+            profile,
+            load(LEDGER),
+            python=python,
+            timeout=timeout,
+            memory=memory,
+            progress=progress,
+            jobs=jobs,
+            record=choose(read(LEDGER), RELEASE),
+            shows_known=False,
+            store=store,
+        )
+    return of_report(fixes, report)
+
+
+def of_report(fixes: Sequence[Fix], report: Report) -> Verified:
+    """What the report of a check says of the fixes that the target has."""
+    causes = {fault.title for fix in fixes for fault in fix.faults}
+    stale, known = report.judgement.stale, [entry for _, entry in report.judgement.known]
+    remaining: dict[str, int] = {}
+    for entry in known:
+        if entry.cause not in causes:
+            remaining[entry.cause] = remaining.get(entry.cause, 0) + 1
+    changed = [each.policy.name for each in report.policy_changes]
+    return Verified(
+        fixes=tuple(fixes),
+        gone=tuple(entry for entry in stale if entry.cause in causes),
+        left=tuple(entry for entry in known if entry.cause in causes),
+        also=tuple(entry for entry in stale if entry.cause not in causes),
+        remaining=remaining,
+        new=report.judgement.new,
+        detail="; ".join([*report.open_questions, *(f"policy {each} changes" for each in changed)]),
+    )

@@ -1,0 +1,149 @@
+"""Fixes as people and programs read them, and as an issue and a pull request of vLLM."""
+
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix
+from hitproof.vllm_integration.fixes.verifying import Verified
+from hitproof.vllm_integration.survey.faults import Fault
+from hitproof.vllm_integration.survey.survey import Release, seen_in, span
+
+
+def print_list(fixes: Sequence[Fix], console: Console) -> None:
+    """A table with a row for each fix."""
+    table = Table("fault", "class", "what the patch does", "codes", "lines")
+    for fix in fixes:
+        removed, added = lines_of(fix)
+        cells = ", ".join(fix.classes), fix.title, str(len(fix.codes)), f"+{added} -{removed}"
+        numbers = ", ".join(str(fault.number) for fault in fix.faults)
+        table.add_row(numbers, *map(escape, cells))
+    console.print(table)
+
+
+def lines_of(fix: Fix) -> tuple[int, int]:
+    """How many lines the patch removes and adds."""
+    body = [line for line in fix.patch.splitlines() if not line.startswith(("---", "+++"))]
+    return sum(line.startswith("-") for line in body), sum(line.startswith("+") for line in body)
+
+
+def fix_json(fix: Fix) -> dict[str, Any]:
+    """A fix as JSON."""
+    return {
+        "release": RELEASE,
+        "faults": [{"number": each.number, "title": each.title} for each in fix.faults],
+        "classes": [*fix.classes],
+        "codes": [*fix.codes],
+        "title": fix.title,
+        "change": fix.change,
+        "cost": fix.cost,
+        "pinned": fix.pinned,
+        "files": [*fix.paths],
+        "test": {"file": fix.test_file, "text": fix.test},
+        "patch": fix.patch,
+    }
+
+
+def shown(fix: Fix) -> str:
+    """All that there is to say of a fix, with the patch last."""
+    told = [
+        ("Class", ", ".join(fix.classes)),
+        *(
+            part
+            for fault in fix.faults
+            for part in (
+                ("Fault", f"{fault.number}. {fault.title}"),
+                ("Wrong", fault.reason),
+                ("Impact", fault.impact),
+                ("Trigger", fault.trigger),
+                ("Reached by", fault.reach),
+            )
+        ),
+        ("Change", fix.change),
+        ("Cost", fix.cost),
+        ("Pinned by", fix.pinned),
+        ("Removes", "\n".join(fix.codes)),
+    ]
+    lines = [f"{name}: {_indented(text)}" for name, text in told if text]
+    test = f"Test, for {fix.test_file}:\n\n{fix.test.strip()}\n"
+    return "\n".join([fix.title, "", *lines, "", test, f"Patch:\n\n{fix.patch}"])
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text.strip(), "  ").strip()
+
+
+def upstream(fix: Fix, releases: Sequence[Release]) -> str:
+    """A fix as an issue and pull request of vLLM, in Markdown."""
+    seen = seen_in(releases, fix.faults)
+    parts = [
+        f"# {fix.title}",
+        "## What is wrong",
+        *(_wrong(fault, seen[fault.number], releases) for fault in fix.faults),
+        f"## Change\n\n{fix.change.strip()}",
+        f"**Cost.** {fix.cost.strip()}",
+        *([f"**Existing tests.** {fix.pinned.strip()}"] if fix.pinned else []),
+        f"```diff\n{fix.patch}```",
+        f"## Test\n\nFor `{fix.test_file}`; it fails without the patch.",
+        f"```python\n{fix.test.strip()}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _wrong(fault: Fault, seen: Collection[str], releases: Sequence[Release]) -> str:
+    parts = [
+        fault.reason,
+        f"**Impact.** {fault.impact}",
+        f"**Trigger.** {fault.trigger}",
+        f"**Affected configurations.** {fault.reach}",
+        f"**Affected releases.** {span(seen, releases)}.",
+        *([f"**Related.** <{fault.upstream}>"] if fault.upstream else []),
+    ]
+    return "\n\n".join(parts)
+
+
+def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:
+    """What was verified as JSON."""
+    return [
+        {
+            "fixes": [fix.number for fix in each.fixes],
+            "verdict": each.verdict.label,
+            "gone": [entry.signature.as_json() for entry in each.gone],
+            "left": [entry.signature.as_json() for entry in each.left],
+            "also_gone": [entry.signature.as_json() for entry in each.also],
+            "remaining": dict(each.remaining),
+            "new": [finding.as_json() for finding in each.new],
+            "detail": each.detail,
+        }
+        for each in verified
+    ]
+
+
+def print_verified(each: Verified, console: Console) -> None:
+    """A line for what was verified, and one for each thing that is not as it should be."""
+    found = f"{len(each.gone)} of {count(len(each.gone) + len(each.left), 'entry', 'entries')} gone"
+    also = f", and {len(each.also)} of other faults" if each.also else ""
+    told = f"{each.name}: {each.verdict.label}; {found}{also}, {len(each.new)} new"
+    console.print(escape(told), highlight=False)
+    for entry in each.left:
+        console.print(escape(f"  left: {entry.signature.headline}"), highlight=False)
+    for finding in each.new:
+        text = f"  new: {finding.signature.divergence}: {finding.signature.headline}"
+        console.print(escape(text), highlight=False)
+    if each.detail:
+        console.print(escape(f"  not judged: {each.detail}"), highlight=False)
+
+
+def print_remaining(each: Verified, console: Console) -> None:
+    """What the release still has with these fixes."""
+    total = sum(each.remaining.values())
+    known = count(total, "known divergence"), count(each.remaining, "cause")
+    told = f"with {each.name}, {RELEASE} still has {' of '.join(known)}:"
+    console.print(escape(told), highlight=False)
+    for cause, number in sorted(each.remaining.items(), key=lambda item: (-item[1], item[0])):
+        console.print(escape(f"  {number:>3} {cause}"), highlight=False)

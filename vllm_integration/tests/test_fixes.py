@@ -1,0 +1,363 @@
+"""Fixes: they apply, say what they do, leave a tree with changes alone, and remove their faults."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hitproof.conformance.ledger.ledger import CauseStatus, Judgement
+from hitproof.conformance.scope.profiles import Profile
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.bundled import SURVEY
+from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
+from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, all_fixes, named
+from hitproof.vllm_integration.fixes.trees import apply, linked
+from hitproof.vllm_integration.fixes.verifying import Verified, of_report, verify
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.fixes import shown, upstream
+from hitproof.vllm_integration.survey.survey import read as read_survey
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import release
+from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.reports import (
+    changed_policy,
+    conforming,
+    diverging,
+    inconclusive,
+    unprobed,
+)
+from hitproof.vllm_integration.verdict import Verdict
+
+FIXES = all_fixes()
+ONE = FIXES[0]
+IDS = [f"fix {fix.number}" for fix in FIXES]
+_ADDED = re.compile(r"^\+(?!\+\+ )(.*)$", re.MULTILINE)
+
+
+def fixes(*words: object) -> Result:
+    """What `hitproof fixes` says in this process."""
+    return CliRunner().invoke(cli.app, ["fixes", *map(str, words)])
+
+
+def refused(*words: object) -> str:
+    """The sentence with which a usage error ends."""
+    result = fixes(*words)
+    (line,) = (line for line in result.stderr.splitlines() if line.startswith("hitproof: "))
+    assert (result.exit_code, "Traceback" in result.output) == (2, False)
+    return line.removeprefix("hitproof: ")
+
+
+# --- what they say
+
+
+def test_there_are_fixes() -> None:
+    assert {6, 9} <= {fix.number for fix in FIXES}
+    assert named(()) == FIXES
+    assert [fix.number for fix in named([9, 6, 9])] == [6, 9]
+
+
+@pytest.mark.parametrize("fix", FIXES, ids=IDS)
+def test_a_fix_removes_what_the_ledger_has_of_a_fault(fix: Fix) -> None:
+    assert fix.entries
+    assert {each.status for each in fix.faults} == {CauseStatus.FAULT}
+    assert {entry.cause for entry in fix.entries} == {each.title for each in fix.faults}
+    assert fix.classes
+    assert fix.codes
+
+
+@pytest.mark.parametrize("fix", FIXES, ids=IDS)
+def test_a_fix_is_written_as_vllm_is(fix: Fix) -> None:
+    tree = ast.parse(fix.test)
+    assert [each.name for each in tree.body if isinstance(each, ast.FunctionDef)]
+    long = [line for line in [*_ADDED.findall(fix.patch), *fix.test.splitlines()] if len(line) > 88]
+    assert long == []
+    assert all(path.startswith("vllm/") for path in fix.paths)
+    assert fix.test_file.startswith("tests/")
+
+
+@pytest.mark.parametrize("fix", FIXES, ids=IDS)
+def test_what_is_shown(fix: Fix) -> None:
+    text, issue = shown(fix), upstream(fix, read_survey(SURVEY))
+    for each in (text, issue):
+        assert all(part.strip() in each for part in (fix.patch, fix.test, fix.title))
+        assert all(fault.reach.partition("\n")[0] in each for fault in fix.faults)
+    assert all(code in text for code in fix.codes)
+    assert issue.startswith(f"# {fix.title}\n")
+
+
+def test_list_and_show() -> None:
+    listed = fixes("list").output
+    assert all(re.search(rf"│ {fix.number}\b", listed) for fix in FIXES)
+    assert len(json.loads(fixes("list", "--format", "json").output)) == len(FIXES)
+    formats = {
+        form: fixes("show", ONE.number, "--format", form).output
+        for form in ("text", "upstream", "patch", "json")
+    }
+    assert formats["text"] == shown(ONE) + "\n"
+    assert formats["upstream"] == upstream(ONE, read_survey(SURVEY))
+    assert formats["patch"] == ONE.patch
+    assert json.loads(formats["json"])["patch"] == ONE.patch
+
+
+def test_a_number_without_a_fix() -> None:
+    sentence = "there is no fix for fault 10 of 0.33.0; `hitproof fixes list` lists them"
+    assert refused("show", 10) == sentence
+    assert refused("apply", "somewhere", 10) == sentence
+    assert refused("verify", 10, 9) == sentence
+
+
+def test_a_hunk_is_left_out() -> None:
+    hunks = "@@ -1 +1 @@\n-a\n+b\n", "@@ -5 +5 @@ def f():\n-c\n+d\n"
+    first, second = "--- a/x.py\n+++ b/x.py\n", "--- a/y.py\n+++ b/y.py\n"
+    fix = replace(ONE, patch=first + hunks[0] + hunks[1] + second + hunks[0])
+    assert (fix.num_hunks, fix.paths) == (3, ("x.py", "y.py"))
+    assert [fix.without_hunk(number).patch for number in range(3)] == [
+        first + hunks[1] + second + hunks[0],
+        first + hunks[0] + second + hunks[0],
+        first + hunks[0] + hunks[1],
+    ]
+
+
+# --- trees
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree of the release in which the files that fixes touch are copies."""
+    root = tmp_path / "tree"
+    linked(release(RELEASE), root, {path for fix in FIXES for path in fix.paths})
+    return root
+
+
+def texts(root: Path) -> dict[str, str]:
+    """The files that fixes touch."""
+    return {path: (root / path).read_text() for fix in FIXES for path in fix.paths}
+
+
+def git(root: Path, *words: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", root, *identity, *words], check=True, capture_output=True)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("fix", FIXES, ids=IDS)
+def test_each_applies_alone(fix: Fix, tree: Path) -> None:
+    before = texts(tree)
+    apply(tree, [fix])
+    after = texts(tree)
+    assert {path for path in before if before[path] != after[path]} == {*fix.paths}
+    for path in fix.paths:
+        ast.parse(after[path])
+    assert texts(release(RELEASE)) == before
+
+
+@pytest.mark.release
+def test_all_apply_together(tree: Path) -> None:
+    result = fixes("apply", tree)
+    assert result.exit_code == 0, result.output
+    assert "".join(result.output.split()).endswith(f"({','.join(IDS)})".replace("fix ", ""))
+    for path, text in texts(tree).items():
+        ast.parse(text, path)
+    assert "has changes that are not committed; " in refused("apply", tree, ONE.number)
+    with pytest.raises(FixError, match=f" has fix {ONE.number} already; leave {ONE.number} out"):
+        apply(tree, [ONE])
+
+
+@pytest.mark.release
+def test_a_copy_of_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hitproof.vllm_integration.fixes.trees.UNPACKED", ["PKG-INFO"])
+    (tmp_path / "there").mkdir()
+    assert "there is there already; " in refused("apply", RELEASE, "--to", tmp_path / "there")
+    deep = tmp_path / "no" / "such"
+    assert "directory that does not exist" in refused("apply", RELEASE, "--to", deep)
+    new = tmp_path / "new"
+    assert "does not apply" in refused("apply", RELEASE, "--to", new, ONE.number)  # no code in it
+    assert [each.name for each in new.iterdir()] == ["PKG-INFO"]
+
+
+@pytest.mark.release
+def test_what_is_no_tree_of_the_release(tmp_path: Path, tree: Path) -> None:
+    assert "no/tree is not a directory; " in refused("apply", "no/tree")
+    assert "is not a vLLM checkout" in refused("apply", tmp_path)
+    assert "0.32.0" in refused("apply", tree, "--release", "0.32.0")
+    assert "hitproof's cache; apply the fixes to a copy" in refused("apply", release(RELEASE))
+    assert refused("apply", "installed", "--to", tmp_path / "new").startswith("the installed vLLM")
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("in_git", [False, True])
+def test_a_tree_with_changes_is_left_alone(in_git: bool, tree: Path) -> None:
+    path = tree / ONE.paths[0]
+    if in_git:
+        git(tree, "init", "-q")
+        git(tree, "add", "-f", *texts(tree), "PKG-INFO")
+        git(tree, "commit", "-qm", "all")
+    path.write_text(path.read_text() + "# mine\n")
+    before = texts(tree)
+    assert "has changes that are not committed; " in refused("apply", tree, ONE.number)
+    assert texts(tree) == before
+    if in_git:
+        git(tree, "commit", "-qam", "mine")
+        assert fixes("apply", tree, ONE.number).exit_code == 0
+        assert path.read_text().endswith("# mine\n")
+
+
+@pytest.mark.release
+def test_a_patch_that_does_not_apply(tree: Path) -> None:
+    first, second = FIXES[0], FIXES[1]
+    path = tree / second.paths[0]
+    before = texts(tree)
+    broken = "# another module\n"
+    path.write_text(broken)
+    with pytest.raises(FixError, match=f"fix {second.number} does not apply to .*; name a tree"):
+        apply(tree, [first, second])
+    assert texts(tree) == before | {second.paths[0]: broken}
+
+
+# --- what a check says
+
+
+def test_what_is_left_or_new_is_no_fix() -> None:
+    other = FIXES[1].entries[0]
+    (found, *_) = diverging().judgement.new
+
+    def verified(judgement: Judgement, report: Report) -> Verified:
+        return of_report([ONE], replace(report, judgement=judgement))
+
+    fixed = verified(Judgement((), ((found, other),), ONE.entries), conforming())
+    assert (fixed.verdict, fixed.gone, fixed.left) == (Verdict.CONFORMS, ONE.entries, ())
+    assert fixed.remaining == {other.cause: 1}
+    more = verified(Judgement((), (), (*ONE.entries, other)), conforming())
+    assert (more.verdict, more.gone, more.also) == (Verdict.CONFORMS, ONE.entries, (other,))
+    first, *others = ONE.entries
+    left = verified(Judgement((), ((found, first),), tuple(others)), conforming())
+    assert (left.verdict, left.left) == (Verdict.DIVERGES, (first,))
+    new = verified(Judgement((found,), (), ONE.entries), conforming())
+    assert (new.verdict, new.new) == (Verdict.DIVERGES, (found,))
+    for report in (inconclusive(), unprobed()):
+        unsettled = verified(Judgement((), (), ONE.entries), report)
+        assert (unsettled.verdict, bool(unsettled.detail)) == (Verdict.INCONCLUSIVE, True)
+    assert verified(Judgement((), (), ()), conforming()).verdict is Verdict.INCONCLUSIVE
+    told = replace(changed_policy(), judgement=Judgement((), (), ONE.entries))
+    assert of_report([ONE], told).verdict is Verdict.INCONCLUSIVE
+
+
+def test_verify_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command, with a check that finds one entry of the first fix when that is alone."""
+    (found, *_) = diverging().judgement.new
+
+    def judged(target: Target, *_: object, **__: object) -> Report:
+        alone = target.name.endswith(f"with fix {ONE.number}")
+        entries = tuple(entry for fix in FIXES[:2] for entry in fix.entries)
+        kept = entries[:1] if alone else ()
+        gone = tuple(entry for entry in entries if entry not in kept)
+        known = tuple((found, entry) for entry in kept)
+        return replace(conforming(), judgement=Judgement((), known, gone))
+
+    verifying = "hitproof.vllm_integration.fixes.verifying"
+    monkeypatch.setattr(f"{verifying}.gate.check", judged)
+    monkeypatch.setattr(f"{verifying}.load", lambda _: ())
+    monkeypatch.setattr(f"{verifying}.read", lambda _: {})
+    numbers = [fix.number for fix in FIXES[:2]]
+    result = fixes("verify", *numbers)
+    assert result.exit_code == 1
+    first, left, second, both, rest = result.output.splitlines()
+    assert first.startswith(f"fix {numbers[0]}: diverges; {len(ONE.entries) - 1} of ")
+    assert left == f"  left: {ONE.entries[0].signature.headline}"
+    assert second.startswith(f"fix {numbers[1]}: conforms; ")
+    assert both.startswith(f"2 fixes ({numbers[0]}, {numbers[1]}): conforms; ")
+    assert rest.endswith("0.33.0 still has 0 known divergences of 0 causes:")
+    assert fixes("verify", *numbers, "--together").exit_code == 0
+    described = json.loads(fixes("verify", numbers[0], "--format", "json").output)
+    assert [each["verdict"] for each in described] == ["diverges"]
+
+
+def verified_now(*some: Fix) -> Verified:
+    return verify(
+        release(RELEASE),
+        some,
+        Profile.QUICK,
+        python=os.environ.get(PYTHON, sys.executable),
+        timeout=300,
+        memory=in_bytes(MEMORY),
+        progress=lambda *_: None,
+    )
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.release
+@pytest.mark.parametrize("fix", FIXES, ids=IDS)
+def test_a_check_finds_the_fault_no_more(fix: Fix) -> None:
+    assert verified_now(fix).verdict is Verdict.CONFORMS
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.release
+def test_a_check_finds_nothing_new_with_all_fixes() -> None:
+    assert verified_now(*FIXES).verdict is Verdict.CONFORMS
+
+
+def code(text: str) -> str:
+    """A module without comments and docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.dump(tree)
+
+
+def hunks() -> Iterator[object]:
+    """Each hunk of a fix that has others as well."""
+    for fix in FIXES:
+        if fix.num_hunks > 1:
+            for number in range(fix.num_hunks):
+                yield pytest.param(fix, number, id=f"hunk {number} of fix {fix.number}")
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.release
+@pytest.mark.parametrize(("fix", "number"), [*hunks()])
+def test_no_hunk_does_nothing(fix: Fix, number: int, tree: Path, tmp_path: Path) -> None:
+    fewer, other = fix.without_hunk(number), tmp_path / "other"
+    linked(release(RELEASE), other, fix.paths)
+    apply(tree, [fix])
+    apply(other, [fewer])
+    if all(
+        code((tree / path).read_text()) == code((other / path).read_text()) for path in fix.paths
+    ):
+        return  # it is a comment
+    assert verified_now(fewer).verdict is Verdict.DIVERGES
+
+
+@pytest.mark.long
+@pytest.mark.release
+@pytest.mark.parametrize("fix", FIXES, ids=IDS)
+def test_its_test_fails_without_it_and_passes_with_it(fix: Fix, tree: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "test_fix.py"
+    suite.write_text(f"{(release(RELEASE) / fix.test_file).read_text()}\n\n{fix.test.strip()}\n")
+    names = re.findall(r"^def (test_\w+)", fix.test, re.MULTILINE)
+
+    def code_of(root: Path) -> int:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
+            + [f"{suite}::{name}" for name in names],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            check=False,
+        ).returncode
+
+    assert code_of(release(RELEASE)) == pytest.ExitCode.TESTS_FAILED
+    apply(tree, [fix])
+    assert code_of(tree) == pytest.ExitCode.OK
