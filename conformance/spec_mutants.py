@@ -30,6 +30,7 @@ from hitproof.spec import (
     retention,
     sharing,
     terms,
+    tiers,
 )
 from hitproof.spec.claims import Status
 from hitproof.spec.releases import fine, horizons, sequential
@@ -49,6 +50,7 @@ MUTATED = (
     sequential,
     fine,
     connector,
+    tiers,
 )
 """All of the spec but the registry, which states no predicate."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from docs import pool_pictures
 from docs.drawing import WIDE, Picture, explained, strips
-from hitproof.conformance.findings.figures import mask_figure
+from hitproof.conformance.findings.figures import mask_figure, tier_mask_figure
 from hitproof.conformance.findings.strips import Figure, Row, Strip, marks, numbers, roles
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import Layout
@@ -16,6 +16,7 @@ from hitproof.spec.mask import in_mask
 from hitproof.spec.releases.fine import block_of, is_held, longest_fine_hit
 from hitproof.spec.retention import in_retained_mask, junction_boundary, sibling_boundary
 from hitproof.spec.sharing import covered_tokens, is_determined
+from hitproof.spec.tiers import is_loaded, is_stored, longest_tier_hit
 
 FULL = Group(GroupKind.FULL_ATTENTION, 8)
 WINDOW = Group(GroupKind.SLIDING_WINDOW, 2, window=6)
@@ -152,6 +153,87 @@ def _only_reachable() -> Picture:
     return Picture(
         "The same mask: a block in no boundary's run, marked with a dot, is not registered.",
         _mask(),
+    )
+
+
+def _stored_in_steps() -> Picture:
+    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 8, 6, True, WIDE)
+    (looked_up,) = judged.looked_up
+    figures = []
+    for start, end in ((0, 16), (16, 32)):
+        blocks = range(start // 2, end // 2)
+        kept = {b for b in blocks if is_stored(looked_up.shape, b, blocks.start, blocks.stop)}
+        figure = tier_mask_figure(looked_up, "store", start, end, frozenset(kept))
+        figures.append(replace(figure, caption=f"tokens {start} to {end}"))
+    return Picture(
+        "The same window computed in two steps of 16 tokens. The lookahead block of the first "
+        "boundary is stored by the second step.",
+        tuple(figures),
+    )
+
+
+def _only_stored() -> Picture:
+    return Picture(
+        "Blocks in no boundary's run, marked with a dot, are not stored.",
+        _stored_in_steps().figures,
+    )
+
+
+def _tier_hit() -> Picture:
+    layout = Layout((FULL, WINDOW), 33, False, 2)
+    stored, local = ({1, 2}, {9, 10, 11}), ({0}, set[int]())
+    hit = longest_tier_hit(
+        layout.shared,
+        layout.alignment,
+        32,
+        33,
+        lambda group, block: block in stored[group],
+        lambda group, block: block in local[group],
+    )
+    figures = []
+    for looked_up, held, here in zip(layout.looked_up, stored, local, strict=True):
+        size = looked_up.group.block_size
+        blocks, end = range(32 // size), hit // size
+        rows = (
+            Row("block", numbers(blocks)),
+            Row("stored", marks(blocks, held)),
+            Row("local", marks(blocks, here)),
+            Row("hit", roles(looked_up, blocks, end), end),
+        )
+        said = f"{looked_up.group.kind.replace('_', ' ')}, block size {size}"
+        figures.append(Figure(said, Strip(rows, blocks, looked_up.shape.segment)))
+    return Picture(
+        f"One block is local, the others are stored: together they serve {hit} tokens.",
+        tuple(figures),
+    )
+
+
+def _loaded() -> Picture:
+    layout = Layout((FULL, replace(WINDOW, eagle=True)), 33, True, 2)
+    local = ({0}, set[int]())
+    figures = []
+    for looked_up, here in zip(layout.looked_up, local, strict=True):
+        size = looked_up.group.block_size
+        end = 24 // size
+        loaded = {
+            block
+            for block in range(end + 1)
+            if is_loaded(looked_up.shape, block, end, here.__contains__)
+        }
+        figure = tier_mask_figure(looked_up, "load", 0, 24 + size, frozenset(loaded))
+        strip = figure.strip
+        rows = (
+            strip.rows[0],
+            Row("local", marks(range(end + 1), here)),
+            Row("hit needs", roles(looked_up, range(end + 1), end), end),
+            strip.rows[2],
+        )
+        said = f"{looked_up.group.kind.replace('_', ' ')}, block size {size}"
+        figures.append(Figure(said, replace(strip, rows=rows)))
+    return Picture(
+        "A hit of 24 tokens, EAGLE in the window, the first block of full attention local: the "
+        "rest of what is read is loaded, and not the lookahead block, which was matched only.",
+        tuple(figures),
     )
 
 
@@ -353,5 +435,9 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "cached_key_names_its_content": pool_pictures.keys,
     "least_recently_used_block_goes_first": pool_pictures.eviction_order,
     "admitted_request_gets_its_blocks": pool_pictures.admission,
+    "tier_keeps_every_reachable_block": _stored_in_steps,
+    "tier_keeps_only_reachable_blocks": _only_stored,
+    "tier_hit_is_the_longest": _tier_hit,
+    "tier_loads_the_served_run": _loaded,
 }
 """The picture of each claim, by the claim's name."""

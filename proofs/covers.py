@@ -68,6 +68,14 @@ COVERS: dict[str, str] = {
     "takes, and how many at once at most; and for one request, that it gets them. What blocks of a "
     "hit take is tested only.",
     "cached_key_names_its_content": "For any block of a pool of any size, after each operation.",
+    "tier_keeps_every_reachable_block": "For one group of any kind: each reachable block is stored "
+    "by the step that fills it, and of a hit whose run ends within the request a lookup "
+    "asks for each block.",
+    "tier_keeps_only_reachable_blocks": "For one group of any kind: no other block is stored.",
+    "tier_hit_is_the_longest": "For any number of groups of any kinds and sizes: what a hit of the "
+    "tier requires is stored or local, and no hit of which that holds is longer.",
+    "tier_loads_the_served_run": "For one group of any kind: a load completes what the request "
+    "reads, all of it is stored, and it has nothing else.",
 }
 """By the name of the claim. What is covered is covered for all sizes and positions, and for a
 lookahead of any number of blocks, unless the text says otherwise."""

@@ -20,6 +20,7 @@ from hitproof.proofs import (
     pool,
     retention,
     sharing,
+    tiers,
 )
 from hitproof.proofs.agreement import theorems as agreement
 from hitproof.proofs.covers import COVERS
@@ -40,6 +41,7 @@ _MODULES = (
     pool,
     eviction,
     admission,
+    tiers,
 )
 
 THEOREMS: dict[str, Theorem] = {

@@ -4,5 +4,5 @@ Read in this order: `scan` (which block a lookup asks about next), `lookup` (in 
 (for hits that end inside blocks), `joint` and `spec_groups` (in several groups); `hashing` and
 `request`; `free_queue`, `pool` and `events`; `policies` and `registration` (what the producer
 registers); `configuration`, `groups`, `coordinator` and `manager`, which use vLLM's names with
-vLLM's meanings.
+vLLM's meanings; `tier`, a second store.
 """

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from hitproof.reference.free_queue import KVCacheBlock
 from hitproof.reference.hashing import CoarseBlockHashes, hash_units
 from hitproof.reference.joint import find_longest_common_hit
-from hitproof.reference.lookup import Lookup
-from hitproof.reference.pool import BlockPool
+from hitproof.reference.lookup import Lookup, Pool
 from hitproof.spec.groups import Group, GroupKind, geometry
 
 
@@ -33,7 +32,7 @@ class SpecGroup:
         self.lookup = Lookup(self.geometry)
 
     def tables(
-        self, block_hashes: Sequence[bytes], candidate: int, horizon: int, block_pool: BlockPool
+        self, block_hashes: Sequence[bytes], candidate: int, horizon: int, block_pool: Pool
     ) -> list[list[KVCacheBlock]]:
         """The block tables of the longest hit of at most ``candidate`` tokens.
 
@@ -88,7 +87,7 @@ def find_hit(
     block_hashes: Sequence[bytes],
     max_cache_hit_length: int,
     horizon: int,
-    block_pool: BlockPool,
+    block_pool: Pool,
 ) -> Hit:
     """The longest hit of at most ``max_cache_hit_length`` that is valid for every group.
 
@@ -123,7 +122,7 @@ class _Lookup:
         group: SpecGroup,
         block_hashes: Sequence[bytes],
         horizon: int,
-        block_pool: BlockPool,
+        block_pool: Pool,
     ) -> None:
         self._group = group
         self._hashes = block_hashes

@@ -24,6 +24,7 @@ from hitproof.spec import (
     retention,
     sharing,
     terms,
+    tiers,
 )
 from hitproof.spec.releases import fine, horizons, sequential
 from hitproof.spec.terms import EXECUTABLE, TESTED
@@ -173,6 +174,27 @@ CLAIMED: dict[str, tuple[Divergence, str]] = {
         "A request is refused blocks only when too few are free. One that is admitted "
         "because all of it fits gets the blocks that each of its steps reads and writes, "
         "unless other requests take blocks meanwhile.",
+    ),
+    "tier_keeps_every_reachable_block": (
+        Divergence.LOST_HIT,
+        "A tier stores, in the step that fills it, every block that is in the required run of at "
+        "least one boundary, and its lookup asks for those of each run that ends within the "
+        "request.",
+    ),
+    "tier_keeps_only_reachable_blocks": (
+        Divergence.WASTE,
+        "A tier stores, and its lookup asks for, only blocks that are in the required run of at "
+        "least one boundary.",
+    ),
+    "tier_hit_is_the_longest": (
+        Divergence.UNSOUND,
+        "The lookup of a tier returns the longest hit whose required runs, lookahead blocks "
+        "included, are stored or local in every group.",
+    ),
+    "tier_loads_the_served_run": (
+        Divergence.UNSOUND,
+        "A tier loads the blocks of a hit that the request reads and that are not local, and no "
+        "others.",
     ),
 }
 """The claims: what real code does to users, at worst, that violates one, and its sentence."""
@@ -353,6 +375,26 @@ _CLAUSES: dict[str, tuple[Clause, ...]] = {
         admission.states_at_once,
         admission.tokens_at_once,
     ),
+    "tier_keeps_every_reachable_block": (
+        tiers.is_stored,
+        mask.in_mask,
+        mask.is_due,
+    ),
+    "tier_keeps_only_reachable_blocks": (
+        tiers.is_stored,
+        mask.in_mask,
+    ),
+    "tier_hit_is_the_longest": (
+        tiers.is_available,
+        tiers.longest_tier_hit,
+        hits.valid_boundary,
+        hits.valid_hit,
+    ),
+    "tier_loads_the_served_run": (
+        tiers.is_loaded,
+        hits.in_required_run,
+        hits.has_required_run,
+    ),
 }
 
 _LOOKUPS = (
@@ -394,6 +436,7 @@ _POOL = (
     "BlockPool._maybe_evict_cached_block",
     "FreeKVCacheBlockQueue",
 )
+_TIER_MASKS = ("MooncakeStoreCoordinator.store_mask", "MooncakeStoreCoordinator.lookup_mask")
 
 _SYMBOLS: dict[str, tuple[str, ...]] = {
     "hit_has_every_block_attention_reads": _LOOKUPS,
@@ -446,6 +489,10 @@ _SYMBOLS: dict[str, tuple[str, ...]] = {
         "SlidingWindowSpec.max_admission_blocks_per_request",
         "ChunkedLocalAttentionSpec.max_admission_blocks_per_request",
     ),
+    "tier_keeps_every_reachable_block": _TIER_MASKS,
+    "tier_keeps_only_reachable_blocks": _TIER_MASKS,
+    "tier_hit_is_the_longest": ("MooncakeStoreCoordinator.find_longest_cache_hit",),
+    "tier_loads_the_served_run": ("MooncakeStoreCoordinator.load_mask",),
 }
 
 
@@ -535,5 +582,10 @@ IN_VLLM: dict[Callable[..., Any], str] = {
     retention.junction_boundary: "``Request.shared_prefix_boundary``, which also keeps the "
     "boundary one block lower for EAGLE",
     retention.in_retained_mask: "``reachable_block_mask`` with a ``retention_interval``",
+    tiers.is_stored: "``store_mask`` of ``MooncakeStoreCoordinator``",
+    tiers.longest_tier_hit: "``find_longest_cache_hit`` of ``MooncakeStoreCoordinator``, which is "
+    "told of no local blocks",
+    tiers.is_loaded: "``load_mask`` of ``MooncakeStoreCoordinator``; its worker leaves out what is "
+    "local",
 }
 """What does it in vLLM, of what the core names without a word of it."""

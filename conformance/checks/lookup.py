@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from itertools import chain, combinations
 
 from hitproof.conformance.checks import explored
-from hitproof.conformance.checks.block_tables import wrong_in_tables
+from hitproof.conformance.checks.block_tables import WrongTable, wrong_in_tables
 from hitproof.conformance.checks.counting import Judging, Need, diverging_states
 from hitproof.conformance.checks.explored import Answer, Request
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
@@ -31,7 +31,12 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
-from hitproof.conformance.subject.lookups import Lookup, LookupAnswer, LookupSubject
+from hitproof.conformance.subject.lookups import (
+    HorizonSubject,
+    Lookup,
+    LookupAnswer,
+    LookupSubject,
+)
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.hits import longest_valid_hit
@@ -84,7 +89,7 @@ def judge_answer(
     The blocks in the answer's tables are `SymbolicBlock`s. Of ``lookup`` only the keys are asked.
     """
     space = space_of(judged, lookup, max_length, policy)
-    request = _Request(lookup, max_length, space, judged, policy)
+    request = LookupRequest(lookup, max_length, space, judged, policy)
     return request.evidence(cached, answer) if request.is_wrong(cached, answer) else None
 
 
@@ -93,11 +98,15 @@ _FEW = 10
 
 
 @dataclass(frozen=True)
-class _Request(Request[LookupEvidence]):
+class LookupRequest(Request[LookupEvidence]):
     """A lookup of one group or of several, and how its answers are judged."""
 
     judged: Configuration | Layout
     policy: LookaheadHorizon
+
+    def wrong_table(self, answer: LookupAnswer) -> WrongTable | None:
+        """What is wrong with the block tables of an answer, whatever is cached."""
+        return wrong_in_tables(self.judged, answer)
 
     @property
     def num_blocks(self) -> int:
@@ -179,7 +188,7 @@ class _Request(Request[LookupEvidence]):
             yield _COMMON_LONGEST if several else _LONGEST
         if isinstance(answer, Exception):
             return
-        hit, table = self.hit(served), wrong_in_tables(judged, answer)
+        hit, table = self.hit(served), self.wrong_table(answer)
         lacks = hit is None or not hit.required <= cached or bool(self.out_of_reach(hit.length))
         if several:
             if lacks or table:
@@ -223,7 +232,7 @@ class _Request(Request[LookupEvidence]):
             actual, actual_hit = f"raises {answer!r}", None
         else:
             actual, actual_hit = f"hit of {in_tokens(answer.hit_length)}", answer.hit_length
-            wrong = wrong_in_tables(judged, answer)
+            wrong = self.wrong_table(answer)
             if wrong is not None and wrong.defect == signature.defect:
                 spec, actual = wrong.spec, wrong.actual
         return LookupEvidence(
@@ -267,7 +276,7 @@ class _Request(Request[LookupEvidence]):
         judged, malformed = self.judged, _malformed(self, answer)
         words, needed = str(malformed and malformed.defect), None
         if isinstance(answer, LookupAnswer):
-            table = wrong_in_tables(judged, answer)
+            table = self.wrong_table(answer)
             words = "" if table is None else f"{table.spec}: {table.actual}"
             hit = self.hit(answer.hit_length)
             if hit is not None:
@@ -284,19 +293,22 @@ class _Request(Request[LookupEvidence]):
 
 def _cases(subject: LookupSubject, judged: Configuration | Layout) -> Iterator[Case]:
     lookup = subject.lookup(judged)
-    requests = _requests(subject, judged, lookup)
+    requests = requests_of(subject, judged, lookup)
     return explored.cases(requests, lookup, lambda: subject.lookup(judged))
 
 
-def _requests(
-    subject: LookupSubject, judged: Configuration | Layout, lookup: Lookup
-) -> Iterator[_Request]:
-    """The requests that are judged, from short to long."""
+def requests_of(
+    subject: HorizonSubject,
+    judged: Configuration | Layout,
+    lookup: Lookup,
+    made: type[LookupRequest] = LookupRequest,
+) -> Iterator[LookupRequest]:
+    """The requests that are judged, from short to long, each one ``made``."""
     one_group = isinstance(judged, Configuration) or len(judged.groups) == 1
     policy = LookaheadHorizon.CAPPED if one_group else subject.lookahead_horizon
     for max_length in judged.max_lengths:
         space = space_of(judged, lookup, max_length, policy)
-        request = _Request(lookup, max_length, space, judged, policy)
+        request = made(lookup, max_length, space, judged, policy)
         if request.sequential and request.num_blocks > _FEW:
             if max_length == judged.max_lengths[0]:
                 raise Predates("without a margin only requests of few blocks are judged")
@@ -304,7 +316,7 @@ def _requests(
         yield request
 
 
-def _malformed(request: _Request, answer: Answer) -> Signature | None:
+def _malformed(request: LookupRequest, answer: Answer) -> Signature | None:
     """What is wrong with an answer that is wrong whatever is cached."""
     judged = request.judged
     several = isinstance(judged, Layout)
@@ -315,7 +327,7 @@ def _malformed(request: _Request, answer: Answer) -> Signature | None:
         claim = _COMMON_VALID if several else _EAGLE if judged.drops_block else _TABLE
         off = Defect.of(Code.HIT_OFF_BOUNDARY, modules=_modules(judged))
         return _signature(judged, claim, Divergence.UNSOUND, off)
-    found = wrong_in_tables(judged, answer)
+    found = request.wrong_table(answer)
     if found is not None:
         claim = _COMMON_VALID if several else _TABLE
         return _signature(judged, claim, Divergence.UNSOUND, found.defect)
@@ -324,7 +336,7 @@ def _malformed(request: _Request, answer: Answer) -> Signature | None:
 
 
 def _classified(
-    request: _Request,
+    request: LookupRequest,
     cached: frozenset[Question],
     expected: int,
     answer: Answer,

@@ -12,7 +12,7 @@ from hitproof.conformance.findings.evidence import MaskEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
-from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.configurations import Configuration, LookedUp
 from hitproof.conformance.subject.failures import CannotJudge, Predates, crash_of
 from hitproof.conformance.subject.registering import MaskSubject
 from hitproof.conformance.words import in_tokens
@@ -260,9 +260,9 @@ UNREGISTERED = {
 """What it is to leave a block out, by its role (`conformance.findings.strips.block_role`)."""
 
 
-def unreachable(configuration: Configuration, block: int, during: str | None = None) -> Defect:
-    """The defect to leave out a block that is in no required run."""
-    group, shape = configuration.group, configuration.shape
+def unreachable(of: Configuration | LookedUp, block: int, during: str | None = None) -> Defect:
+    """The defect to register a block that is in no required run."""
+    group, shape = of.group, of.shape
     if group.chunk is not None:
         ends_chunk = (block + 1) * group.block_size % group.chunk == 0
         place = "chunk-end" if ends_chunk else "inside-chunk"

@@ -14,6 +14,7 @@ from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.pool import check_pool, is_judged_once
 from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.checks.sharing import check_sharing
+from hitproof.conformance.checks.tiers import check_tier_lookup, check_tier_masks, has_tier
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.subjects import Subject
@@ -44,9 +45,14 @@ CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
     "cached_key_names_its_content": check_pool,
     "least_recently_used_block_goes_first": check_pool,
     "admitted_request_gets_its_blocks": check_admission,
+    "tier_keeps_every_reachable_block": check_tier_masks,
+    "tier_keeps_only_reachable_blocks": check_tier_masks,
+    "tier_hit_is_the_longest": check_tier_lookup,
+    "tier_loads_the_served_run": check_tier_masks,
 }
 """The check of each claim, by the claim's name."""
 
+_OF_TIERS = (check_tier_lookup, check_tier_masks)
 
 _SETTLES: Mapping[Callable[[Subject, Any], CheckResult], Callable[[Configuration], object]] = {
     check_admission: takes_part,
@@ -67,11 +73,13 @@ def is_about(claim: str, judged: Configuration | Layout) -> bool:
     if isinstance(judged, Layout):
         if CHECKS[claim] is check_agreement:
             return is_in_grid(judged)
+        if CHECKS[claim] in _OF_TIERS:
+            return has_tier(judged)
         for_connector = CHECKS[claim] is check_local_prefix and is_judged(judged)
         return for_connector or CHECKS[claim] is check_common_hit
     if judged.ranks != (1, 1):
         return CHECKS[claim] in (check_lookup, check_mask)
-    if CHECKS[claim] in (check_agreement, check_common_hit, check_local_prefix):
+    if CHECKS[claim] in (check_agreement, check_common_hit, check_local_prefix, *_OF_TIERS):
         return False
     settles = _SETTLES.get(CHECKS[claim])
     return settles is None or bool(settles(judged))

@@ -1,7 +1,7 @@
 """The codes of divergences: what a finding is a case of, stable over releases of hitproof.
 
-Each code has one `Meaning`, in `hit_codes`, `registration_codes`, `content_codes`, `pool_codes` or
-`scheduler_codes`.
+Each code has one `Meaning`, in `hit_codes`, `registration_codes`, `content_codes`, `pool_codes`,
+`scheduler_codes` or `tier_codes`.
 The sentence that is shown of a divergence is made here, from its code and its parameters.
 """
 
@@ -16,6 +16,7 @@ from hitproof.conformance.findings import (
     pool_codes,
     registration_codes,
     scheduler_codes,
+    tier_codes,
 )
 from hitproof.conformance.findings.meaning import Code, Meaning
 from hitproof.spec.claims import CLAIMS, Divergence
@@ -26,6 +27,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     **content_codes.MEANINGS,
     **pool_codes.MEANINGS,
     **scheduler_codes.MEANINGS,
+    **tier_codes.MEANINGS,
 }
 """What each code means."""
 

@@ -70,7 +70,8 @@ class Evidence(ABC):
         own = {key.key for key in _JSON[of].keys.values()}
         if unknown := values.keys() - _UNUSED.keys() - fields.keys() - own - {"type"}:
             raise TypeError(f"evidence has no {', '.join(sorted(unknown))}")
-        if isinstance(fields["configuration"], Layout) and not issubclass(of, LookupEvidence):
+        several = issubclass(of, LookupEvidence | TierMaskEvidence)
+        if isinstance(fields["configuration"], Layout) and not several:
             raise TypeError(f"{_JSON[of].name} evidence is of one group")
         return of(
             **fields, **{name: key.read(values[key.key]) for name, key in _JSON[of].keys.items()}
@@ -127,6 +128,16 @@ class ConnectorEvidence(LookupEvidence):
     def entry(self) -> str:
         """The lookup for connectors."""
         return "lookup connector"
+
+
+@dataclass(frozen=True)
+class TierLookupEvidence(LookupEvidence):
+    """A lookup in a tier; ``cached`` is what is stored."""
+
+    @property
+    def entry(self) -> str:
+        """The lookup of the tier."""
+        return "lookup tier"
 
 
 LATER = "b"
@@ -246,6 +257,37 @@ class SharedPrefixEvidence(Evidence):
     @property
     def _size(self) -> tuple[Any, ...]:
         return (self.num_tokens,)
+
+
+@dataclass(frozen=True)
+class TierMaskEvidence(Evidence):
+    """What a tier stores, asks for or loads of one group.
+
+    Attributes:
+        mask: which of these: "store", "lookup" or "load".
+        start: where the step starts that fills what is stored, in tokens; else 0.
+        end: where it ends, or how long the request or the hit is, in tokens.
+        group: the group, an index.
+        marked: its blocks that are stored, asked for or loaded.
+        block: the block that is, or is not, against the spec; None where it raises.
+    """
+
+    configuration: Layout
+    mask: str
+    start: int
+    end: int
+    group: int
+    marked: frozenset[int]
+    block: int | None
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        return self.end, self.end - self.start, len(self.marked), self.group, sorted(self.marked)
+
+    @property
+    def entry(self) -> str:
+        """The mask of the tier."""
+        return {"store": "stored", "lookup": "asked", "load": "loaded"}[self.mask] + " tier"
 
 
 @dataclass(frozen=True)
@@ -410,6 +452,18 @@ _JSON: Mapping[type[Evidence], _Kind] = {
             "interval": _RETENTION,
             "spec_hit": _SPEC_HIT,
             "actual_hit": _ACTUAL_HIT,
+        },
+    ),
+    TierLookupEvidence: _Kind("tier lookup", {"cached": _SETS, **_HITS}),
+    TierMaskEvidence: _Kind(
+        "tier mask",
+        {
+            "mask": _Key("mask"),
+            "start": _Key("start"),
+            "end": _Key("end"),
+            "group": _Key("group"),
+            "marked": _BLOCKS,
+            "block": _BLOCK,
         },
     ),
     PoolEvidence: _Kind("pool", {"steps": _STEPS, "picture": _PICTURE}),

@@ -77,6 +77,25 @@ def promise_figure(
     )
 
 
+def tier_mask_figure(
+    looked_up: LookedUp, mask: str, start: int, end: int, marked: frozenset[int]
+) -> Figure:
+    """A mask of a tier, of one group: what the hits need, and what is marked; sizes in tokens."""
+    shape, size = looked_up.shape, looked_up.group.block_size
+    blocks, last = range(start // size, max(end // size, start // size + 1)), end // size
+    if mask == "load":
+        needs = Row("hit needs", {b: block_role(looked_up, b, last) for b in blocks}, last)
+        return _figure(looked_up, blocks, needs, Row("loaded", marks(blocks, marked)))
+    reached = {
+        block: block_role(looked_up, block, next_boundary(shape, block))
+        if in_mask(shape, block)
+        else "."
+        for block in blocks
+    }
+    label = "stored" if mask == "store" else "asked for"
+    return _figure(looked_up, blocks, Row("reachable", reached), Row(label, marks(blocks, marked)))
+
+
 def _figure(looked_up: LookedUp, blocks: range, *rows: Row) -> Figure:
     strip = Strip((Row("block", numbers(blocks)), *rows), blocks, looked_up.shape.segment)
     return Figure("", strip)

@@ -18,12 +18,15 @@ from hitproof.conformance.findings.evidence import (
     RetentionEvidence,
     SharedPrefixEvidence,
     StepsEvidence,
+    TierLookupEvidence,
+    TierMaskEvidence,
 )
 from hitproof.conformance.findings.figures import (
     hits_figure,
     lookup_figures,
     mask_figure,
     promise_figure,
+    tier_mask_figure,
 )
 from hitproof.conformance.findings.places import NOT_RUN, Location, Passed
 from hitproof.conformance.findings.rules import sort_of
@@ -157,6 +160,13 @@ def given(evidence: Evidence) -> Iterator[str]:
             *earlier, last = chunks
             after = "".join(f"{chunk}, " for chunk in earlier) + in_tokens(last)
             yield f"a request of {in_blocks(one.num_blocks)}, registered after {after}"
+        case TierMaskEvidence(mask="store", start=start, end=end):
+            yield "the tier behind a KV connector stores what a step fills"
+            yield f"the step fills the tokens from {start} to {end}"
+        case TierMaskEvidence(mask="lookup", end=end):
+            yield f"the tier behind a KV connector looks up a request of {in_tokens(end)}"
+        case TierMaskEvidence(end=end):
+            yield f"the tier behind a KV connector loads a hit of {in_tokens(end)}"
         case RetentionEvidence(num_tokens=length, interval=interval):
             yield f"a prompt of {in_tokens(length)}, retention interval {interval}"
         case SharedPrefixEvidence(num_tokens=length, shared=shared, interval=every):
@@ -178,6 +188,8 @@ def _given_layout(evidence: LookupEvidence, layout: Layout) -> Iterator[str]:
         yield f"cached blocks of {whose}: {_listed(blocks)}"
     if isinstance(evidence, ConnectorEvidence):
         yield "a KV connector loads what follows the local prefix, and Mamba states"
+    if isinstance(evidence, TierLookupEvidence):
+        yield "these are the blocks that the tier behind a KV connector stores"
 
 
 def _given_agreement(evidence: AgreementEvidence) -> Iterator[str]:
@@ -211,6 +223,9 @@ def figures(evidence: Evidence) -> tuple[Figure, ...]:
             return lookup_figures(judged.in_hash_units, (entered,), *hits)
         case MaskEvidence(configuration=judged, registered=registered):
             return (mask_figure(judged, registered),)
+        case TierMaskEvidence(configuration=judged, group=number, marked=marked):
+            of = next(each for each in judged.looked_up if number in each.group_ids)
+            return (tier_mask_figure(of, evidence.mask, evidence.start, evidence.end, marked),)
         case RetentionEvidence(configuration=judged, registered=registered, decisive_hit=hit):
             return (promise_figure(judged, registered, hit),)
         case SharedPrefixEvidence(configuration=judged):

@@ -21,6 +21,7 @@ _COMMON_LONGEST = "common_hit_is_the_longest"
 _LOCAL_VALID = "local_prefix_lacks_states_only"
 _LOCAL_LONGEST = "local_prefix_is_the_longest"
 _FINE = "fine_grained_hit_is_vouched_for"
+_TIER = "tier_hit_is_the_longest"
 
 _UNSOUND = (Divergence.UNSOUND,)
 _MISSING = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
@@ -133,7 +134,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The length of the hit is not a multiple of the alignment, or exceeds the cap: the last "
         "token is always computed.",
         _WRONG,
-        (_READ, _EAGLE, _COMMON_VALID),
+        (_READ, _EAGLE, _COMMON_VALID, _TIER),
         _UNSOUND,
         (MODULES,),
     ),
@@ -166,7 +167,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A longer hit is valid: every block that it requires is cached, and it is within the "
         "cap and the lookahead horizon.",
         _SLOW,
-        (_LONGEST, _COMMON_LONGEST, _FINE),
+        (_LONGEST, _COMMON_LONGEST, _FINE, _TIER),
         _LOST,
         (
             Parameter(
@@ -228,7 +229,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The hit that several groups share is not valid for one of them. The finding's kind is "
         "that group's.",
         _WRONG_OR_DRAFTS,
-        (_COMMON_VALID,),
+        (_COMMON_VALID, _TIER),
         _MISSING,
         (
             Parameter(

@@ -55,6 +55,11 @@ class Code(StrEnum):
     SHARED_PREFIX_BOUNDARY_WRONG = "shared-prefix-boundary-wrong"
     SHARED_PREFIX_UNREPORTED = "shared-prefix-unreported"
 
+    TIER_BLOCK_LEFT_OUT = "tier-block-left-out"
+    TIER_BLOCK_UNREACHABLE = "tier-block-unreachable"
+    TIER_BLOCK_NOT_LOADED = "tier-block-not-loaded"
+    TIER_BLOCK_LOADED_UNREAD = "tier-block-loaded-unread"
+
     HASH_COLLISION = "hash-collision"
     HASH_MISMATCH = "hash-mismatch"
     TWO_CONTENTS_UNDER_KEY = "two-contents-under-key"

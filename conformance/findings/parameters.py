@@ -90,3 +90,22 @@ FREED = Parameter(
     {"before-hash": ", freed before its hash was known"},
     optional=True,
 )
+
+PLACES = {
+    "chunk-end": "at the end of a chunk",
+    "inside-chunk": "inside a chunk",
+    "between-boundaries": "between boundaries",
+    "before-first-run": "before the first required run",
+    "between-runs": "between required runs",
+}
+"""Where a block is that no hit requires."""
+
+SEGMENT = Parameter(
+    "segment",
+    "whether a required run and its lookahead block fill a segment",
+    {
+        "filled": ", runs fill their segments",
+        "unfilled": ", runs do not fill their segments",
+    },
+    optional=True,
+)

@@ -10,8 +10,10 @@ from hitproof.conformance.findings.parameters import (
     INSTEAD,
     LONG_LOOKAHEAD,
     MODULES,
+    PLACES,
     PROMISED_TO,
     RETENTION,
+    SEGMENT,
     STATES,
 )
 from hitproof.spec.claims import Divergence
@@ -71,26 +73,8 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_ONLY,),
         _WASTE,
         (
-            Parameter(
-                "place",
-                "where the block is",
-                {
-                    "chunk-end": "at the end of a chunk",
-                    "inside-chunk": "inside a chunk",
-                    "between-boundaries": "between boundaries",
-                    "before-first-run": "before the first required run",
-                    "between-runs": "between required runs",
-                },
-            ),
-            Parameter(
-                "segment",
-                "whether a required run and its lookahead block fill a segment",
-                {
-                    "filled": ", runs fill their segments",
-                    "unfilled": ", runs do not fill their segments",
-                },
-                optional=True,
-            ),
+            Parameter("place", "where the block is", PLACES),
+            SEGMENT,
             DURING,
         ),
     ),

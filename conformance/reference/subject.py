@@ -12,6 +12,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.managers import Manager
+from hitproof.conformance.subject.tiers import TierMasks
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.fine import find_longest_fine_hit
 from hitproof.reference.hashing import block_hashes_of_size
@@ -19,6 +20,7 @@ from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.reference.policies import Policies
 from hitproof.reference.scan import Scan
 from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
+from hitproof.reference.tier import Tier
 from hitproof.spec.mask import in_mask, in_stored_mask, is_due
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
@@ -90,6 +92,45 @@ class ReferenceConnectorLookup(ReferenceCommonLookup):
         return LookupAnswer(hit.length, hit.blocks, diverged)
 
 
+class ReferenceTierLookup(ReferenceCommonLookup):
+    """The reference's lookup in a tier, whose pool is what is stored."""
+
+    def __init__(self, layout: Layout, policy: LookaheadHorizon) -> None:
+        super().__init__(layout, policy)
+        self._tier = Tier(layout.shared, layout.alignment, layout.hash_block_size)
+        self._spec_groups = self._tier.shared
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        """See `conformance.subject.lookups.Lookup`."""
+        return self._tier, self._tier.stored, *super().inputs
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subject.lookups.Lookup`."""
+        _, _, hashes, cap, horizon = self._arguments(max_length)
+        return LookupAnswer(self._tier.find_longest_hit(hashes, cap, horizon, pool), ())
+
+
+class ReferenceTierMasks:
+    """What the reference's tier stores, asks for and loads."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._tier = Tier(layout.shared, layout.alignment, layout.hash_block_size)
+        self._nothing = [frozenset[int]() for _ in layout.groups]
+
+    def stored(self, start: int, end: int) -> Sequence[Sequence[bool] | None]:
+        """See `conformance.subject.tiers.TierMasks`."""
+        return self._tier.store_mask(start, end)
+
+    def asked_for(self, length: int) -> Sequence[Sequence[bool] | None]:
+        """See `conformance.subject.tiers.TierMasks`."""
+        return self._tier.lookup_mask(length)
+
+    def loaded(self, hit: int) -> Sequence[Sequence[bool] | None]:
+        """See `conformance.subject.tiers.TierMasks`."""
+        return self._tier.load_mask(hit, self._nothing)
+
+
 class ReferenceFineLookup:
     """The reference's lookup for hits that end on any hash block of one configuration."""
 
@@ -129,6 +170,14 @@ class ReferenceSubject:
     def connector_lookup(self, layout: Layout) -> Lookup:
         """The reference's lookup for connectors."""
         return ReferenceConnectorLookup(layout, self.lookahead_horizon)
+
+    def tier_lookup(self, layout: Layout) -> Lookup:
+        """The lookup of the reference's tier."""
+        return ReferenceTierLookup(layout, self.lookahead_horizon)
+
+    def tier_masks(self, layout: Layout) -> TierMasks:
+        """The masks of the reference's tier."""
+        return ReferenceTierMasks(layout)
 
     def registered(
         self, configuration: Configuration, chunks: Sequence[int], alone: bool = False

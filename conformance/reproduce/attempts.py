@@ -21,6 +21,8 @@ from hitproof.conformance.findings.evidence import (
     PoolEvidence,
     RetentionEvidence,
     SharedPrefixEvidence,
+    TierLookupEvidence,
+    TierMaskEvidence,
 )
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.schema import (
@@ -99,6 +101,8 @@ def _attempts(evidence: Evidence, rules: Rules) -> Iterator[Attempt]:
             raise OutOfReach(refusal("demonstration-pool"))
         case AdmissionEvidence():
             raise OutOfReach(refusal("demonstration-admission"))
+        case TierLookupEvidence() | TierMaskEvidence():
+            raise OutOfReach(refusal("demonstration-tier"))
         case FineLookupEvidence():
             raise OutOfReach(refusal("demonstration-fine-lookup"))
         case AgreementEvidence(history=history, spec_hit=due, or_more=or_more):

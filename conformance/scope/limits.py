@@ -70,6 +70,16 @@ LIMITS: dict[str, Limit] = {
         "For a divergence of admission, found on a whole manager, no test is written.",
         "it was found on one; no test of it is written",
     ),
+    "demonstration-tier": Limit(
+        _DEMONSTRATION,
+        "Nor is a divergence of a tier's lookup and masks: histories of managers have no tier.",
+        "it is of a tier behind a KV connector, and no history of a manager has one",
+    ),
+    "check-tiers": Limit(
+        _CHECK,
+        "Tiers behind KV connectors are specified and checked on the reference; no release's tier "
+        "is judged yet.",
+    ),
     "demonstration-fine-lookup": Limit(
         _DEMONSTRATION,
         "Nor is a divergence of the fine-grained lookup of one group: whole managers have such "

@@ -12,6 +12,7 @@ from hitproof.conformance.subject.lookups import ConnectorSubject, FineLookupSub
 from hitproof.conformance.subject.managers import AdmissionSubject
 from hitproof.conformance.subject.pools import PoolSubject
 from hitproof.conformance.subject.registering import MaskSubject, RetentionSubject, ServingSubject
+from hitproof.conformance.subject.tiers import TierSubject
 
 
 class Subject(
@@ -24,6 +25,7 @@ class Subject(
     PoolSubject,
     HashSubject,
     AdmissionSubject,
+    TierSubject,
     Protocol,
 ):
     """What every check can judge, and whose code can be found."""
@@ -32,5 +34,6 @@ class Subject(
         """Where an entry point is, as file:line.
 
         ``entry`` is "lookup" or "mask" and a kind of group, "lookup" and "several" or "connector",
-        "block_pool", "block_hash" or "admission".
+        "block_pool", "block_hash" or "admission"; "lookup", "stored", "asked" or "loaded" and
+        "tier".
         """

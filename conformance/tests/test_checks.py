@@ -44,6 +44,7 @@ from hitproof.conformance.tests.subjects_for_tests import (
 from hitproof.conformance.tests.test_common_hit_check import COMMON_BROKEN
 from hitproof.conformance.tests.test_connector_check import CONNECTOR_BROKEN
 from hitproof.conformance.tests.test_retention_check import FAULTS
+from hitproof.conformance.tests.test_tier_check import TIERS_BROKEN
 from hitproof.reference.scan import PlainScan, Scan, SkippingScan
 from hitproof.spec.attention import tail_blocks
 from hitproof.spec.claims import CLAIMS, Divergence, Status
@@ -183,6 +184,7 @@ def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
     refuted |= {test_sharing_check.CLAIM, ADMISSION}
     refuted |= {claim for _, claim in COMMON_BROKEN.values()}
     refuted |= {claim for _, claim in CONNECTOR_BROKEN.values()}
+    refuted |= {claim for _, claim, _ in TIERS_BROKEN.values()}
     refuted |= {test_fine_check.CLAIM, test_junction_check.CLAIM}
     refuted |= set(test_agreement_check.REFUTED)
     assert refuted == CLAIMS.keys() == CHECKS.keys()

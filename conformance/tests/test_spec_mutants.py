@@ -51,6 +51,7 @@ from hitproof.spec.tests import (
     test_sequential,
     test_sharing,
     test_terms,
+    test_tiers,
 )
 
 pytestmark = pytest.mark.slow
@@ -69,6 +70,7 @@ TESTS = (
     test_sequential,
     test_fine,
     test_connector,
+    test_tiers,
     test_lookup,
 )
 

@@ -17,6 +17,7 @@ from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.checks.sharing import check_sharing
+from hitproof.conformance.checks.tiers import check_tier_lookup, check_tier_masks
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import Layout
@@ -41,6 +42,8 @@ JUDGED: dict[Callable[[Any, Any], CheckResult], Any] = {
     check_junctions: WINDOW,
     check_sharing: PLAIN,
     check_admission: WINDOW,
+    check_tier_lookup: TWO,
+    check_tier_masks: TWO,
 }
 """All checks but that of the pool, which has one method to ask for and takes long."""
 

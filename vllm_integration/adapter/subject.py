@@ -50,6 +50,12 @@ from hitproof.vllm_integration.adapter.managers import VllmManager, VllmManagers
 from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.producer import Producer
 from hitproof.vllm_integration.adapter.reads import Reads
+from hitproof.vllm_integration.adapter.tiers import (
+    ENTRIES,
+    VllmTierLookup,
+    VllmTierMasks,
+    coordinator_class,
+)
 
 _T = TypeVar("_T")
 _STORED_END = "final_segment_end_block"
@@ -90,6 +96,16 @@ class VllmSubject:
             self._parts.lacks("local prefixes for connectors")
         self._parts.vary(layout)
         return VllmConnectorLookup(self._parts, layout, *self._hashes_and_keys(layout))
+
+    def tier_lookup(self, layout: Layout) -> Lookup:
+        """The real ``find_longest_cache_hit`` of the Mooncake store's coordinator."""
+        self._parts.vary(layout)
+        return VllmTierLookup(self._parts, layout, *self._hashes_and_keys(layout))
+
+    def tier_masks(self, layout: Layout) -> VllmTierMasks:
+        """The real masks of the Mooncake store's coordinator."""
+        self._parts.vary(layout)
+        return VllmTierMasks(self._parts, layout)
 
     def _common_lookup(self, layout: Layout) -> VllmCommonLookup:
         return VllmCommonLookup(self._producer.coordinator(layout), *self._hashes_and_keys(layout))
@@ -362,6 +378,8 @@ class VllmSubject:
         if entry == "admission":
             return attribute(self._parts.whole.KVCacheManager, "allocate_slots")
         what, kind = entry.split()
+        if kind == "tier":
+            return attribute(coordinator_class(self._parts), ENTRIES[what])
         if kind == "connector":
             return attribute(self._parts.whole.KVCacheManager, FOR_CONNECTORS)
         if kind == "several":

@@ -1,0 +1,239 @@
+"""The checks of tiers (`spec.tiers`): what they serve, and what they store, ask for and load."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hitproof.conformance.checks import explored
+from hitproof.conformance.checks.block_tables import WrongTable
+from hitproof.conformance.checks.explored import Answer
+from hitproof.conformance.checks.lookup import LookupRequest, requests_of
+from hitproof.conformance.checks.mask import unreachable
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.exploration.symbolic import Question
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
+from hitproof.conformance.findings.evidence import TierLookupEvidence, TierMaskEvidence
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.strips import ROLES, block_role
+from hitproof.conformance.scope.configurations import LookedUp
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.failures import CannotJudge, Predates, crash_of
+from hitproof.conformance.subject.lookups import LookupAnswer
+from hitproof.conformance.subject.tiers import TierMasks, TierSubject
+from hitproof.conformance.words import in_tokens
+from hitproof.spec.claims import Divergence
+from hitproof.spec.mask import in_mask, is_due, next_boundary
+from hitproof.spec.releases.fine import is_fine_grained
+from hitproof.spec.terms import ceil_div
+from hitproof.spec.tiers import is_loaded, is_stored
+
+_KEPT = "tier_keeps_every_reachable_block"
+_ONLY = "tier_keeps_only_reachable_blocks"
+_LONGEST = "tier_hit_is_the_longest"
+_LOADS = "tier_loads_the_served_run"
+
+STORE, LOOKUP, LOAD = "store", "lookup", "load"
+"""The masks of a tier."""
+
+
+def has_tier(layout: Layout) -> bool:
+    """Whether a tier is judged there: where hits end on boundaries only."""
+    return not is_fine_grained(layout.groups, layout.hash_block_size)
+
+
+def check_tier_lookup(subject: TierSubject, layout: Layout) -> CheckResult:
+    """Judge a tier's lookup for every set of stored blocks, up to the bound in tokens."""
+    if not has_tier(layout):
+        return CheckResult({}, (), 0, 0)
+    return finished((_LONGEST,), partial(_lookup_cases, subject, layout))
+
+
+def check_tier_masks(subject: TierSubject, layout: Layout) -> CheckResult:
+    """Judge what a tier stores of each step, asks for and loads, up to a few boundaries."""
+    if not has_tier(layout):
+        return CheckResult({}, (), 0, 0)
+    return finished((_KEPT, _ONLY, _LOADS), partial(_mask_cases, subject, layout))
+
+
+@dataclass(frozen=True)
+class _TierRequest(LookupRequest):
+    """A lookup in a tier. It is judged as one in the prefix cache is, but for its tables."""
+
+    def wrong_table(self, answer: LookupAnswer) -> WrongTable | None:
+        """Nothing: what is loaded is asked for anew (`TierMasks.loaded`)."""
+        del answer
+        return None
+
+    def contradicted(self, cached: frozenset[Question], answer: Answer) -> Iterator[str]:
+        """The claim on lookups, whichever of the core's is contradicted."""
+        if any(True for _ in super().contradicted(cached, answer)):
+            yield _LONGEST
+
+    def evidence(self, cached: frozenset[Question], answer: Answer) -> TierLookupEvidence:
+        """What is wrong with ``answer`` when exactly ``cached`` is stored."""
+        found = super().evidence(cached, answer)
+        return TierLookupEvidence(
+            signature=replace(found.signature, claim=_LONGEST),
+            configuration=found.configuration,
+            spec=found.spec,
+            actual=found.actual,
+            cached=found.cached,
+            max_length=found.max_length,
+            spec_hit=found.spec_hit,
+            actual_hit=found.actual_hit,
+        )
+
+
+def _lookup_cases(subject: TierSubject, layout: Layout) -> Iterator[Case]:
+    lookup = subject.tier_lookup(layout)
+    requests = requests_of(subject, layout, lookup, _TierRequest)
+    return explored.cases(requests, lookup, lambda: subject.tier_lookup(layout))
+
+
+def _mask_cases(subject: TierSubject, layout: Layout) -> Iterator[Case]:
+    masks, align = subject.tier_masks(layout), layout.alignment
+    first = _told(masks, align)
+    for end in range(align, _last(layout) + 1, align):
+        for start in range(0, end, align):
+            yield _judged(layout, STORE, start, end, partial(masks.stored, start, end))
+        with suppress(Predates):
+            yield _judged(layout, LOOKUP, 0, end, partial(masks.asked_for, end))
+        yield _judged(layout, LOAD, 0, end, partial(masks.loaded, end))
+    if any(_told(each, align) != first for each in (masks, subject.tier_masks(layout))):
+        raise CannotJudge("asked again, the tier answers otherwise: it keeps state")
+
+
+def _told(masks: TierMasks, length: int) -> list[object]:
+    """What is told of a step, and of a hit, of that length."""
+    told: list[object] = []
+    for ask in (partial(masks.stored, 0), masks.loaded):
+        try:
+            told.append([None if each is None else [*map(bool, each)] for each in ask(length)])
+        except Exception as error:
+            told.append(type(crash_of(error)))
+    return told
+
+
+def _last(layout: Layout) -> int:
+    """The length, in tokens, by which every required run is whole and there is a segment more."""
+    segments = [
+        ceil_div(each.shape.tail + each.shape.lookahead, each.shape.segment)
+        for each in layout.looked_up
+    ]
+    chunks = [ceil_div(each.shape.chunk, layout.alignment) for each in layout.looked_up]
+    return int((max(*segments, *chunks) + 2) * layout.alignment)
+
+
+def _judged(
+    layout: Layout,
+    mask: str,
+    start: int,
+    end: int,
+    ask: Callable[[], Sequence[Sequence[bool] | None]],
+) -> Case:
+    """Whether a mask has the blocks of each group that are due, and no others but optional ones."""
+    try:
+        masks = ask()
+    except Predates:
+        raise
+    except Exception as error:
+        return Case(1, 1, [_crash(layout, mask, start, end, crash_of(error))])
+    if len(masks) != len(layout.groups):
+        raise CannotJudge(f"the tier has {len(masks)} masks for {len(layout.groups)} groups")
+    found = []
+    for looked_up in layout.looked_up:
+        size = looked_up.group.block_size
+        first, last = start // size, end // size
+        for group_id in looked_up.group_ids:
+            told = masks[group_id]
+            if told is None:
+                continue
+            marked = frozenset(first + place for place, each in enumerate(told) if each)
+            due, optional = _due(looked_up, mask, first, last)
+            found += [
+                _evidence(layout, looked_up, group_id, mask, start, end, marked, block)
+                for block in sorted((due - marked) | (marked - due - optional))
+            ]
+    return Case(1, 1, found)
+
+
+def _due(looked_up: LookedUp, mask: str, first: int, last: int) -> tuple[set[int], set[int]]:
+    """The blocks that a mask must have, and those that it may have."""
+    shape, blocks = looked_up.shape, range(first, last)
+    match mask:
+        case "store":
+            return {block for block in blocks if is_stored(shape, block, first, last)}, set()
+        case "lookup":
+            asked = {block for block in blocks if is_due(shape, block, last)}
+            return asked, {block for block in blocks if in_mask(shape, block)}
+        case _:
+            return {b for b in blocks if is_loaded(shape, b, last, lambda _: False)}, set()
+
+
+def _crash(layout: Layout, mask: str, start: int, end: int, crash: Exception) -> TierMaskEvidence:
+    claim = _LOADS if mask == LOAD else _KEPT
+    defect = crash_defect(crash)
+    return TierMaskEvidence(
+        signature=Signature(claim, Divergence.CRASH, layout.kinds, layout.drops_block, defect),
+        configuration=layout,
+        spec="a mask is returned",
+        actual=f"raises {crash!r}",
+        mask=mask,
+        start=start,
+        end=end,
+        group=layout.looked_up[0].group_ids[0],
+        marked=frozenset(),
+        block=None,
+    )
+
+
+def _evidence(
+    layout: Layout,
+    looked_up: LookedUp,
+    group_id: int,
+    mask: str,
+    start: int,
+    end: int,
+    marked: frozenset[int],
+    block: int,
+) -> TierMaskEvidence:
+    shape, size = looked_up.shape, looked_up.group.block_size
+    verb = {STORE: "stored", LOOKUP: "asked for", LOAD: "loaded"}[mask]
+    is_not = "" if block in marked else "not "
+    if mask == LOAD and block in marked:
+        claim, divergence = _LOADS, Divergence.WASTE
+        defect = Defect(Code.TIER_BLOCK_LOADED_UNREAD)
+        spec = f"the request does not read block {block}"
+    elif mask == LOAD:
+        role = ROLES[block_role(looked_up, block, end // size)]
+        claim, divergence = _LOADS, Divergence.UNSOUND
+        defect = Defect.of(Code.TIER_BLOCK_NOT_LOADED, block=role)
+        spec = f"block {block} is a {role} block of the hit of {in_tokens(end)}"
+    elif block in marked:
+        claim, divergence = _ONLY, Divergence.WASTE
+        where, spec = {"place": "outside"}, f"block {block} is not of these tokens"
+        if not in_mask(shape, block):
+            where = dict(unreachable(looked_up, block).parameters)
+            spec = f"no hit requires block {block}"
+        defect = Defect.of(Code.TIER_BLOCK_UNREACHABLE, mask=mask, **where)
+    else:
+        boundary = int(next_boundary(shape, block))
+        role = ROLES[block_role(looked_up, block, boundary)]
+        claim, divergence = _KEPT, Divergence.LOST_HIT
+        defect = Defect.of(Code.TIER_BLOCK_LEFT_OUT, block=role, mask=mask)
+        spec = f"block {block} is a {role} block of the hit of {in_tokens(boundary * size)}"
+    return TierMaskEvidence(
+        signature=Signature(claim, divergence, looked_up.group.kind, bool(shape.lookahead), defect),
+        configuration=layout,
+        spec=spec,
+        actual=f"block {block} of group {group_id} is {is_not}{verb}",
+        mask=mask,
+        start=start,
+        end=end,
+        group=group_id,
+        marked=marked,
+        block=block,
+    )
