@@ -43,6 +43,7 @@ from hitproof.conformance.histories.reset_workloads import reset_workload
 from hitproof.conformance.histories.resumed_workloads import resumed_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.room_workloads import room_workload
+from hitproof.conformance.histories.scenarios import scenario
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.session_workloads import session_workload
 from hitproof.conformance.histories.situations import fine_situations, situations
@@ -162,7 +163,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next twenty-three; all others are of managers."""
+    """Of whole schedulers, as are the next twenty-four; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -186,6 +187,7 @@ class Origin(StrEnum):
     ENCODERS = "encoders"
     RESUMED = "resumed in flight"
     SPREAD = "spread layers"
+    SCENARIOS = "scenarios"
 
 
 _WORKLOADS = {
@@ -213,6 +215,7 @@ _WORKLOADS = {
     Origin.ENCODERS: encoder_workload,
     Origin.RESUMED: resumed_workload,
     Origin.SPREAD: spread_workload,
+    Origin.SCENARIOS: scenario,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -385,6 +388,7 @@ _SEEDED = {
     Origin.EC_CONNECTORS: {Profile.QUICK: 3, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
     Origin.ENCODERS: {Profile.QUICK: 15, Profile.DEFAULT: 40, Profile.THOROUGH: 500},
     Origin.RESUMED: {Profile.QUICK: 2, Profile.DEFAULT: 3, Profile.THOROUGH: 100},
+    Origin.SCENARIOS: {Profile.QUICK: 0, Profile.DEFAULT: 0, Profile.THOROUGH: 6_000},
     Origin.SPREAD: {
         Profile.QUICK: 6,
         Profile.DEFAULT: NUM_SPREAD + 12,
