@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ from hitproof.vllm_integration.verdict import Verdict
 FIXES = all_fixes()
 ONE = FIXES[0]
 IDS = [f"fix {fix.number}" for fix in FIXES]
+survey = cache(read_survey)
 _ADDED = re.compile(r"^\+(?!\+\+ )(.*)$", re.MULTILINE)
 
 
@@ -85,7 +87,7 @@ def test_a_fix_is_written_as_vllm_is(fix: Fix) -> None:
 
 @pytest.mark.parametrize("fix", FIXES, ids=IDS)
 def test_what_is_shown(fix: Fix) -> None:
-    text, issue = shown(fix), upstream(fix, read_survey(SURVEY))
+    text, issue = shown(fix), upstream(fix, survey(SURVEY))
     for each in (text, issue):
         assert all(part.strip() in each for part in (fix.patch, fix.test, fix.title))
         assert all(fault.reach.partition("\n")[0] in each for fault in fix.faults)
@@ -102,7 +104,7 @@ def test_list_and_show() -> None:
         for form in ("text", "upstream", "patch", "json")
     }
     assert formats["text"] == shown(ONE) + "\n"
-    assert formats["upstream"] == upstream(ONE, read_survey(SURVEY))
+    assert formats["upstream"] == upstream(ONE, survey(SURVEY))
     assert formats["patch"] == ONE.patch
     assert json.loads(formats["json"])["patch"] == ONE.patch
 
@@ -340,24 +342,56 @@ def test_no_hunk_does_nothing(fix: Fix, number: int, tree: Path, tmp_path: Path)
     assert verified_now(fewer).verdict is Verdict.DIVERGES
 
 
+ON_CPU = """
+import vllm.platforms
+from vllm.platforms.cpu import CpuPlatform
+vllm.platforms._current_platform = CpuPlatform()
+"""
+OPT = {
+    "architectures": ["OPTForCausalLM"],
+    "model_type": "opt",
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "torch_dtype": "float16",
+}
+"""What schedulers in vLLM's tests read of facebook/opt-125m; the other fields have defaults."""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Path:
+    """A cache of the model hub that has the configuration of the model of vLLM's tests."""
+    model = tmp_path / "hf/hub/models--facebook--opt-125m"
+    (model / "snapshots/only").mkdir(parents=True)
+    (model / "snapshots/only/config.json").write_text(json.dumps(OPT))
+    (model / "refs").mkdir()
+    (model / "refs/main").write_text("only")
+    return tmp_path / "hf"
+
+
 @pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.release
 @pytest.mark.parametrize("fix", FIXES, ids=IDS)
-def test_its_test_fails_without_it_and_passes_with_it(fix: Fix, tree: Path, tmp_path: Path) -> None:
-    suite = tmp_path / "test_fix.py"
-    suite.write_text(f"{(release(RELEASE) / fix.test_file).read_text()}\n\n{fix.test.strip()}\n")
+def test_its_test_fails_without_it_and_passes_with_it(fix: Fix, tmp_path: Path, hub: Path) -> None:
+    root, plugin = tmp_path / "tree", tmp_path / "plugins/on_cpu.py"
+    linked(release(RELEASE), root, {*fix.paths, fix.test_file})
+    with (root / fix.test_file).open("a") as suite:
+        suite.write(f"\n\n{fix.test.strip()}\n")
+    plugin.parent.mkdir()
+    plugin.write_text(ON_CPU)
     names = re.findall(r"^def (test_\w+)", fix.test, re.MULTILINE)
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(hub)}
 
-    def code_of(root: Path) -> int:
+    def ended() -> int:
+        options = ["-q", "--noconftest", "-p", "no:cacheprovider", "-p", "on_cpu"]
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
-            + [f"{suite}::{name}" for name in names],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"},
+            [sys.executable, "-m", "pytest", *options, *(f"{fix.test_file}::{n}" for n in names)],
+            cwd=root,
+            env=os.environ | offline | {"PYTHONPATH": f"{root}:{plugin.parent}"},
             capture_output=True,
             check=False,
         ).returncode
 
-    assert code_of(release(RELEASE)) == pytest.ExitCode.TESTS_FAILED
-    apply(tree, [fix])
-    assert code_of(tree) == pytest.ExitCode.OK
+    assert ended() == pytest.ExitCode.TESTS_FAILED
+    apply(root, [fix])
+    assert ended() == pytest.ExitCode.OK
