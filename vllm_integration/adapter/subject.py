@@ -73,6 +73,11 @@ class VllmSubject:
         self._producer = Producer(parts, self._history)
         self._chosen: frozenset[str] = frozenset()
 
+    @property
+    def parts(self) -> Parts:
+        """The modules of the target, and the objects set up from them."""
+        return self._parts
+
     def lookup(self, judged: Configuration | Layout) -> Lookup:
         """The real ``find_longest_cache_hit`` of a manager or of the coordinator."""
         self._parts.vary(judged)

@@ -1,0 +1,275 @@
+"""What is proved of functions is true of them, and what cannot be followed is said."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hitproof.proofs.tests import unbounded_subjects as subjects
+from hitproof.proofs.unbounded.lookups import AnyLookup
+from hitproof.proofs.unbounded.machine import Path
+from hitproof.proofs.unbounded.proving import Conclusion, Proof, Statement, Verdict, prove
+from hitproof.proofs.unbounded.skipping import skips_right
+from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge
+from hitproof.proofs.unbounded.values import NULL, Listing, Record
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.terms import Formula, Term
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two numbers, and what a function gives of them."""
+
+    x: Any
+    y: Any
+    result: Any = None
+
+
+def positive(case: Case) -> tuple[Formula, ...]:
+    return (case.x >= 1, case.y >= 1)
+
+
+def anything(case: Case) -> Formula:
+    return case is not None
+
+
+def on_numbers(
+    function: Any,
+    holds: Callable[[Case], Formula],
+    premises: Callable[[Case], tuple[Formula, ...]] = positive,
+) -> Proof:
+    """Prove what holds of two numbers and the result."""
+
+    def state(here: Arithmetic) -> Statement:
+        x, y = here.atom("x"), here.atom("y")
+
+        def conclusions(result: Any) -> Iterator[Conclusion]:
+            yield "it holds", lambda: holds(Case(x, y, result))
+
+        names = function.__code__.co_varnames
+        arguments = {names[0]: x, names[1]: y}
+        return Statement(function, arguments, premises(Case(x, y)), conclusions, sizes=arguments)
+
+    return prove(state)
+
+
+# --- the semantics of Python
+
+
+@given(st.sampled_from(subjects.ON_NUMBERS), st.integers(-9, 9), st.integers(-9, 9), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_symbolic_results_are_those_of_python(function: Any, x: int, y: int, right: bool) -> None:
+    """Of symbols that are supposed to have some value; another result is refuted."""
+    try:
+        result = function(x, y)
+    except ZeroDivisionError:
+        result = None
+    proof = on_numbers(
+        function,
+        lambda case: case.result == result + (not right),
+        lambda case: (case.x == x, case.y == y),
+    )
+    if result is None:
+        assert proof.detail.startswith("it raises ZeroDivisionError (unbounded_subjects.py:")
+    elif right:
+        assert proof.verdict is Verdict.PROVED, (proof, result)
+    else:
+        assert proof.verdict is Verdict.FAILED
+        assert proof.sizes == {"x": x, "y": y}
+
+
+def test_rounding_is_proved_for_all_numbers() -> None:
+    def fits(case: Case) -> Formula:
+        rounded = case.result * case.y
+        return (case.x <= rounded) & (rounded < case.x + case.y)
+
+    assert on_numbers(subjects.cdiv, fits).verdict is Verdict.PROVED
+    assert on_numbers(subjects.quotient, fits).verdict is Verdict.FAILED
+    kept = on_numbers(subjects.rounded, lambda case: case.result == case.x)
+    assert kept.verdict is Verdict.PROVED
+    negative = on_numbers(
+        subjects.remainder,
+        lambda case: (case.y < case.result) & (case.result <= 0),
+        lambda case: (case.y <= -1,),
+    )
+    assert negative.verdict is Verdict.PROVED
+
+
+def test_lists_of_any_length_are_followed() -> None:
+    shorter = on_numbers(
+        subjects.shortened, lambda case: (case.result <= case.x) & (case.result <= case.y)
+    )
+    assert shorter.verdict is Verdict.PROVED
+    longer = on_numbers(subjects.shortened, lambda case: case.result == case.x)
+    assert longer.verdict is Verdict.FAILED
+    same = on_numbers(subjects.aliased, lambda case: case.result == case.x)
+    assert same.verdict is Verdict.PROVED
+    empty = on_numbers(subjects.aliased, lambda case: case.result == 0)
+    assert empty.verdict is Verdict.FAILED
+
+
+# --- what cannot be followed
+
+
+@pytest.mark.parametrize("function", subjects.UNSUPPORTED, ids=lambda each: each.__name__)
+def test_unsupported_constructs_are_named_with_their_line(function: Any) -> None:
+    proof = on_numbers(function, anything)
+    assert proof.verdict is Verdict.INCONCLUSIVE
+    assert proof.detail.startswith(subjects.UNSUPPORTED[function])
+    assert "(unbounded_subjects.py:" in proof.detail
+
+
+def test_code_that_is_not_in_the_file_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects.cdiv, "__code__", subjects.quotient.__code__.replace())
+    as_it_is = on_numbers(subjects.cdiv, lambda case: case.result * case.y <= case.x)
+    assert as_it_is.verdict is Verdict.PROVED
+    changed = subjects.quotient.__code__.replace(co_consts=(None, 1))
+    monkeypatch.setattr(subjects.cdiv, "__code__", changed)
+    proof = on_numbers(subjects.cdiv, anything)
+    assert proof.verdict is Verdict.INCONCLUSIVE
+    assert "whose code is not that of its file" in proof.detail
+
+
+def test_defaults_and_globals_are_those_that_the_function_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_positive(case: Case) -> Formula:
+        return case.result >= 0
+
+    assert on_numbers(subjects.extremes, is_positive).verdict is Verdict.PROVED
+    monkeypatch.setattr(subjects, "abs", lambda number: number, raising=False)
+    assert on_numbers(subjects.extremes, is_positive).verdict is Verdict.INCONCLUSIVE
+    monkeypatch.setattr(subjects, "abs", subjects.quotient, raising=False)
+    monkeypatch.setattr(subjects.quotient, "__defaults__", (-1,))
+    assert on_numbers(subjects.extremes, is_positive).verdict is Verdict.FAILED
+
+
+def test_path_that_is_not_followed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that gets lost would be taken for proved."""
+    decide = Path.decide
+
+    def losing(path: Path, formula: Formula) -> bool:
+        holds = decide(path, formula)
+        path.others.clear()
+        return holds
+
+    monkeypatch.setattr(Path, "decide", losing)
+    with pytest.raises(AssertionError, match="a path was not followed"):
+        on_numbers(subjects.between, anything)
+
+
+# --- lookups
+
+
+def lookup(function: Any, kind: GroupKind = GroupKind.FULL_ATTENTION) -> Proof:
+    """Prove that a function is the lookup of a kind, without EAGLE."""
+
+    def state(here: Arithmetic) -> Statement:
+        any_ = AnyLookup(here, kind, False)
+        sizes = {"block_size": any_.block_size}
+        arguments = {
+            "hashes": any_.hashes,
+            "most": any_.max_length,
+            "pool": Record(subjects.Pool, {"get_cached_block": any_.get_cached_block()}),
+            "spec": Record(subjects.Spec, sizes),
+            "alignment": any_.alignment,
+            "ids": Listing([0]),
+        }
+        return Statement(
+            function, arguments, any_.premises, any_.conclusions, any_.shapes, any_.sizes
+        )
+
+    return prove(state)
+
+
+def test_lookup_is_proved_for_all_lengths() -> None:
+    proof = lookup(subjects.prefix)
+    assert proof.verdict is Verdict.PROVED
+
+
+FAULTS = {
+    subjects.off_above_64: "it fails that no longer hit is valid",
+    subjects.unaligned: "it fails that the hit is valid",
+    subjects.not_past_100: "it fails that no longer hit is valid",
+    subjects.unchecked: "it fails that the hit is valid",
+    subjects.past_the_end: "it raises IndexError",
+    subjects.endless: "a while loop that is not seen to end",
+}
+
+
+@pytest.mark.long(keep=2)
+@pytest.mark.parametrize("function", FAULTS, ids=lambda each: each.__name__)
+def test_faults_are_not_proved(function: Any) -> None:
+    proof = lookup(function)
+    assert proof.verdict is not Verdict.PROVED
+    assert proof.detail.startswith(FAULTS[function])
+
+
+@pytest.mark.long
+def test_fault_past_any_bound_comes_with_sizes_that_reach_it() -> None:
+    assert lookup(subjects.not_past_100).sizes["max_length"] > 100
+    assert lookup(subjects.off_above_64).sizes["block_size"] > 64
+
+
+@pytest.mark.long
+def test_lookup_of_another_kind_is_not_proved() -> None:
+    assert lookup(subjects.prefix, GroupKind.MAMBA).verdict is Verdict.FAILED
+
+
+# --- terms
+
+
+def test_quotients_and_products_have_one_form() -> None:
+    here = Arithmetic()
+    b, p, n = here.atom("b", 1), here.atom("p", 1), here.atom("n")
+    assert (n * b // (p * b)).key == (n // p).key
+    assert (n // (b * p)).key == (n // b // p).key
+    assert ((n * b + b) % b, n * b // b - n, -1 // b) == (0, 0, -1)
+    assert ((n * b <= b).key, b * p >= b, b + p >= 2) == ((n <= 1).key, True, True)
+
+
+@given(st.integers(-20, 20), st.integers(1, 9), st.integers(-20, 20), st.integers(1, 9))
+@settings(max_examples=30, deadline=None)
+def test_facts_about_terms_hold_of_real_numbers(x: int, b: int, y: int, p: int) -> None:
+    """With values for all atoms, quotients and products are what they are of ints."""
+    here = Arithmetic()
+    known = Knowledge(here)
+    atoms: list[Term] = [here.atom("x"), here.atom("b", 1), here.atom("y"), here.atom("p", 1)]
+    for atom, value in zip(atoms, (x, b, y, p), strict=True):
+        known.add(atom == value)
+    at_x, at_b, at_y, at_p = atoms
+    pairs = [
+        (at_x // at_b, x // b),
+        (here.ceil_div(at_x, at_b), -(-x // b)),
+        (at_x * at_b // (at_b * at_p), x // p),
+        ((at_x + at_y) % at_b, (x + y) % b),
+        (here.max(at_x, at_y), max(x, y)),
+        (here.min(at_x, at_y), min(x, y)),
+        (at_x // 3 - at_y // -2, x // 3 - y // -2) if y % 2 == 0 else (at_x, x),
+    ]
+    assert known.values(*(term == value for term, value in pairs)) is not None
+
+
+@pytest.mark.parametrize("kind", GroupKind)
+def test_skipped_tokens_are_told_from_others(kind: GroupKind) -> None:
+    limit = None if kind in (GroupKind.FULL_ATTENTION, GroupKind.MAMBA) else 4
+    right = {
+        GroupKind.FULL_ATTENTION: 0,
+        GroupKind.SLIDING_WINDOW: 7,
+        GroupKind.CHUNKED_LOCAL: 8,
+        GroupKind.MAMBA: 9,
+    }[kind]
+    holds = partial(skips_right, kind, 10)
+    for skipped in range(11):
+        fits = all(holds(skipped, token, limit) for token in range(10))
+        assert fits is (skipped == right)
+
+
+def test_null_block_is_no_block_of_a_request() -> None:
+    assert NULL.place == -1

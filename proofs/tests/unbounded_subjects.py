@@ -1,0 +1,251 @@
+"""Functions that are executed symbolically in tests. pytest rewrites asserts of test modules."""
+# ruff: noqa: ARG001 (all take the same arguments)
+
+import functools
+from itertools import islice
+from typing import Any
+
+SIZES = [1, 2]
+
+
+class Spec:
+    """A group, by its sizes."""
+
+    block_size: int
+    window: int
+
+    @property
+    def tail(self) -> int:
+        return -(-(self.window - 1) // self.block_size)
+
+
+class Pool:
+    """A block pool."""
+
+    def get_cached_block(self, block_hash: Any, ids: list[int]) -> list[Any] | None:
+        raise NotImplementedError
+
+
+# --- lookups
+
+
+def prefix(hashes: Any, most: int, pool: Any, spec: Any, alignment: int, ids: list[int]) -> Any:
+    table: list[Any] = []
+    for block_hash in islice(hashes, most // spec.block_size):
+        if found := pool.get_cached_block(block_hash, ids):
+            table.append(found[0])
+        else:
+            break
+    while len(table) * spec.block_size % alignment != 0:
+        table.pop()
+    return (table,), len(table) * spec.block_size
+
+
+def not_past_100(
+    hashes: Any, most: int, pool: Any, spec: Any, alignment: int, ids: list[int]
+) -> Any:
+    """It looks at a hundred blocks at most."""
+    return prefix(hashes, min(most, 100 * spec.block_size), pool, spec, alignment, ids)
+
+
+def off_above_64(
+    hashes: Any, most: int, pool: Any, spec: Any, alignment: int, ids: list[int]
+) -> Any:
+    """It serves nothing with large blocks."""
+    if spec.block_size > 64:
+        return ([],), 0
+    return prefix(hashes, most, pool, spec, alignment, ids)
+
+
+def unaligned(hashes: Any, most: int, pool: Any, spec: Any, alignment: int, ids: list[int]) -> Any:
+    table: list[Any] = []
+    for block_hash in islice(hashes, most // spec.block_size):
+        if found := pool.get_cached_block(block_hash, ids):
+            table.append(found[0])
+        else:
+            break
+    return (table,), len(table) * spec.block_size
+
+
+def unchecked(hashes: Any, most: int, pool: Any, spec: Any, alignment: int, ids: list[int]) -> Any:
+    """It skips blocks that are not cached."""
+    table: list[Any] = []
+    for block_hash in islice(hashes, most // spec.block_size):
+        if found := pool.get_cached_block(block_hash, ids):
+            table.append(found[0])
+    while len(table) * spec.block_size % alignment != 0:
+        table.pop()
+    return (table,), len(table) * spec.block_size
+
+
+def past_the_end(
+    hashes: Any, most: int, pool: Any, spec: Any, alignment: int, ids: list[int]
+) -> Any:
+    pool.get_cached_block(hashes[most // spec.block_size], ids)
+    return prefix(hashes, most, pool, spec, alignment, ids)
+
+
+def endless(hashes: Any, most: int, pool: Any, spec: Any, alignment: int, ids: list[int]) -> Any:
+    count = 0
+    while count < most:
+        if pool.get_cached_block(hashes[0], ids):
+            count += 1
+    return ([],), 0
+
+
+# --- numbers
+
+
+def rounded(x: int, y: int) -> int:
+    return x // y * y + x % y
+
+
+def cdiv(x: int, y: int) -> int:
+    return -(-x // y)
+
+
+def quotient(x: int, y: int) -> int:
+    return x // y
+
+
+def remainder(x: int, y: int) -> int:
+    return x % y
+
+
+def counted(x: int, y: int) -> int:
+    return (x > y) + (x == y) * 2 + (not x) * 4
+
+
+def between(x: int, y: int) -> int:
+    return 1 if 0 <= x < y != 3 else 0
+
+
+def either(x: int, y: int) -> int:
+    return x or (y and x + y)
+
+
+def extremes(x: int, y: int) -> int:
+    return max(x, y, 0) - min(x, y) + abs(x)
+
+
+def of_list(x: int, y: int) -> int:
+    numbers = [x, y, x + y]
+    numbers.append(3)
+    numbers.pop()
+    numbers[-1] = 7
+    total = 0
+    for number in numbers:
+        if number == 0:
+            continue
+        if number < -5:
+            break
+        total += number
+    else:
+        total += 100
+    return total + len(numbers)
+
+
+def shortened(x: int, y: int) -> int:
+    of = [0] * x
+    del of[y:]
+    return len(of)
+
+
+def aliased(x: int, y: int) -> int:
+    one: list[int] = []
+    other = one
+    for _ in range(x):
+        other.append(y)
+    return len(one)
+
+
+def up_to(x: int, y: int) -> int:
+    last = y
+    for number in range(x, y, -2):
+        last = number
+    return last
+
+
+ON_NUMBERS = (
+    rounded,
+    cdiv,
+    quotient,
+    remainder,
+    counted,
+    between,
+    either,
+    extremes,
+    of_list,
+    shortened,
+)
+
+
+# --- what is not supported
+
+
+def with_try(x: int, y: int) -> int:
+    try:
+        return x
+    except ValueError:
+        return y
+
+
+def with_lambda(x: int, y: int) -> int:
+    return (lambda: x)()
+
+
+def with_generator(x: int, y: int) -> int:
+    return sum(each for each in (x, y))
+
+
+def with_text(x: int, y: int) -> int:
+    return len(f"{x}")
+
+
+def with_global(x: int, y: int) -> int:
+    return len(SIZES)
+
+
+def with_starred(x: int, y: int) -> int:
+    return max(*(x, y))
+
+
+def with_bits(x: int, y: int) -> int:
+    return x ^ y
+
+
+def with_changing_list(x: int, y: int) -> int:
+    numbers = [x]
+    for number in numbers:
+        if number > y:
+            numbers.append(number - 1)
+    return len(numbers)
+
+
+@functools.lru_cache
+def with_cache(x: int, y: int) -> int:
+    return x
+
+
+def calls_cache(x: int, y: int) -> int:
+    return with_cache(x, y)
+
+
+def with_loop_variable(x: int, y: int) -> int:
+    for number in range(x):
+        y += number
+    return number
+
+
+UNSUPPORTED = {
+    with_try: "Try",
+    with_lambda: "Lambda",
+    with_generator: "a generator expression",
+    with_text: "JoinedStr",
+    with_global: "SIZES, which is a list",
+    with_starred: "a starred argument",
+    with_bits: "the operator BitXor",
+    with_changing_list: "a change of a list while it is iterated",
+    calls_cache: "a call of <functools._lru_cache_wrapper object",
+    with_loop_variable: "number, which is changed by a loop",
+}

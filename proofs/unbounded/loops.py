@@ -1,0 +1,451 @@
+"""Loops of any number of iterations, cut at invariants that are found by their shape and checked.
+
+What a loop changes is replaced by unknown values, of which only the invariants are known: so one
+execution of its body stands for all iterations. Invariants begin as every candidate of a few
+shapes. Those that do not hold when the loop begins, or after an iteration that began with all of
+them, are dropped, until none is: what is left holds by induction. Nothing is trusted.
+
+The shapes are beside the loops that they are for: the module has more than 400 lines.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
+from typing import Any, TypeAlias, cast
+
+from hitproof.proofs.unbounded.machine import Frame, Machine
+from hitproof.proofs.unbounded.source import Unsupported
+from hitproof.proofs.unbounded.terms import Arithmetic
+from hitproof.proofs.unbounded.values import (
+    Block,
+    Items,
+    Listing,
+    Record,
+    Unknown,
+    is_number,
+    is_same,
+    is_truth,
+)
+from hitproof.spec.terms import Formula, Term
+
+Place: TypeAlias = tuple[Any, ...]
+"""Where a value is: the number of the frame, the variable, and the way from there."""
+
+_POSITION: Place = ("position",)
+_VARIABLE = 2
+
+
+class PathEnds(Exception):
+    """An iteration has ended; the next one is like it."""
+
+
+@dataclass
+class Again(Exception):
+    """What is known of a loop has changed; what was executed since it began has to be again.
+
+    Attributes:
+        decisions: those before the loop.
+    """
+
+    decisions: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What invariants may speak of beside what a loop changes.
+
+    Attributes:
+        numbers: numbers that matter, such as the end of a hit.
+        facts: formulas about `Arithmetic.position`.
+        suppositions: pairs of a formula and a number that may be bounded if the formula holds.
+        steps: pairs of a number d and a number p: what may be a multiple of p, less d.
+    """
+
+    numbers: tuple[Term, ...] = ()
+    facts: tuple[Formula, ...] = ()
+    suppositions: tuple[tuple[Formula, Term], ...] = ()
+    steps: tuple[tuple[Term, Term], ...] = ()
+
+
+Values: TypeAlias = dict[Place, Any]
+Candidate: TypeAlias = Callable[[Values], Formula]
+Family: TypeAlias = list[Candidate]
+"""Candidates each of which implies the next one."""
+
+
+@dataclass
+class _Loop:
+    """What is known of one loop, after the decisions before it.
+
+    Attributes:
+        kinds: the places that it changes, each with what is there.
+        candidates: invariants that are not dropped, the strongest of each family first; None
+            until they are known.
+        holds_first: for which candidates of the loops before it was seen that these hold first.
+        variants: numbers that may show that the loop ends: each iteration makes them less.
+    """
+
+    kinds: dict[Place, str] = field(default_factory=dict)
+    candidates: list[Family] | None = None
+    holds_first: tuple[int, ...] | None = None
+    variants: set[Place] | None = None
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A value that a loop may change, and how to set it."""
+
+    value: Any
+    put: Callable[[Any], None]
+
+
+class Loops:
+    """Cuts loops on one path after the other, and remembers what is known of each."""
+
+    def __init__(self, arithmetic: Arithmetic, shapes: Shapes) -> None:
+        self._arithmetic = arithmetic
+        self._shapes = shapes
+        self._loops: dict[tuple[tuple[bool, ...], int, int], _Loop] = {}
+        self._passed: list[_Loop] = []
+
+    def begin_path(self) -> None:
+        """Another path is executed, from the start."""
+        self._passed = []
+
+    def cut(
+        self, machine: Machine, frame: Frame, node: "ast.For | ast.While", items: Items | None
+    ) -> None:
+        """Execute a loop: none of its iterations, or any one of them and what comes after it."""
+        before = machine.path.decisions
+        loop = self._loops.setdefault((before, len(self._passed), node.lineno), _Loop())
+        for place, leaf in list(_leaves(machine.frames)):
+            if (*place, "list") in loop.kinds and isinstance(leaf.value, Listing):
+                machine.symbolic(leaf.value)
+        unknown, number = self._forget(loop, machine, node, items, before)
+        self._passed.append(loop)
+        for family in loop.candidates or ():
+            machine.path.suppose(family[0](unknown))
+        head = dict(_leaves(machine.frames))
+        listings = {id(leaf.value) for leaf in head.values() if isinstance(leaf.value, Listing)}
+        machine.active.append((listings, machine.tick()))
+        try:
+            if items is not None:
+                machine.path.suppose(number <= items.length)
+                goes_on = machine.decide(number < items.length)
+                if goes_on:
+                    machine.assign(cast(ast.For, node).target, items.at(number), frame)
+            else:
+                goes_on = machine.truth(machine.value(cast(ast.While, node).test, frame))
+            if goes_on and machine.iteration(node, frame):
+                after = dict(_leaves(machine.frames))
+                self._note_changes(loop, before, head, after)
+                values = {place: after[place].value for place in unknown if place in after}
+                if items is not None:
+                    values[_POSITION] = _numbered(items.at, number + 1)
+                else:
+                    self._check_ends(loop, machine, unknown, values)
+                if self._drop(loop, machine, values):
+                    raise Again(before)
+                raise PathEnds
+        finally:
+            machine.active.pop()
+        if not goes_on:
+            machine.block(node.orelse, frame)
+
+    def _forget(
+        self,
+        loop: _Loop,
+        machine: Machine,
+        node: "ast.For | ast.While",
+        items: Items | None,
+        before: tuple[bool, ...],
+    ) -> tuple[Values, Term]:
+        """Put unknown values where the loop changes some, once its invariants hold first.
+
+        Also the number of iterations before the present one.
+        """
+        name = f"@{node.lineno}/{len(self._passed)}{''.join('ny'[each] for each in before)}"
+        leaves = dict(_leaves(machine.frames))
+        kinds = {place: kind for place, kind in loop.kinds.items() if kind != "list"}
+        first = {place: leaves[place].value for place in kinds if place in leaves}
+        unknown = {
+            place: self._unknown(kind, f"{_shown(place)}{name}") for place, kind in kinds.items()
+        }
+        entry = [value for value in first.values() if is_number(value)]
+        number = self._arithmetic.atom(f"iterations{name}", 0)
+        if items is not None:
+            first[_POSITION] = _numbered(items.at, 0)
+            unknown[_POSITION] = _numbered(items.at, number)
+            entry += [items.length, first[_POSITION]]
+        if loop.candidates is None:
+            loop.candidates = list(self._candidates(unknown, entry))
+        counts = tuple(sum(map(len, each.candidates or ())) for each in self._passed)
+        if loop.holds_first != counts:
+            self._drop(loop, machine, first)
+            loop.holds_first = counts
+        for place in kinds:
+            if place in leaves:
+                leaves[place].put(unknown[place])
+            elif len(place) == _VARIABLE:  # it is set by an iteration first
+                machine.frames[place[0]].variables[place[1]] = unknown[place]
+        return unknown, number
+
+    def _unknown(self, kind: str, name: str) -> Any:
+        match kind:
+            case "number":
+                return self._arithmetic.atom(name)
+            case "length":
+                return self._arithmetic.atom(name, 0)
+            case "truth":
+                return self._arithmetic.flag(name)
+            case "block":
+                return Block(self._arithmetic.atom(name, -1))
+        return Unknown("changed by a loop")
+
+    def _note_changes(
+        self,
+        loop: _Loop,
+        before: tuple[bool, ...],
+        head: dict[Place, _Leaf],
+        after: dict[Place, _Leaf],
+    ) -> None:
+        found = False
+        for place in head:
+            if place[-1] == "list" and place not in after and place not in loop.kinds:
+                loop.kinds[place] = "list"  # an iteration makes it one of any length
+                found = True
+        for place, leaf in after.items():
+            if (*place[:-1], "list") in head and place[-1] in ("length", "cell"):
+                continue
+            old = head[place].value if place in head else Unknown("not set")
+            if is_same(old, leaf.value):
+                continue
+            kind = _kind(place, old, leaf.value)
+            if loop.kinds.get(place) != kind:
+                if loop.kinds.get(place) == "unknown":
+                    continue
+                loop.kinds[place] = "unknown" if place in loop.kinds else kind
+                found = True
+        for place, kind in loop.kinds.items():
+            if kind not in ("list", "unknown") and place not in after:
+                loop.kinds[place] = "unknown"
+                found = True
+        if found:
+            loop.candidates = loop.holds_first = loop.variants = None
+            raise Again(before)
+
+    def _drop(self, loop: _Loop, machine: Machine, values: Values) -> bool:
+        """Drop the candidates that need not hold of these values; whether there were any."""
+        assert loop.candidates is not None
+        dropped = False
+        while True:
+            formulas = [family[0](values) for family in loop.candidates]
+            hold = machine.path.knowledge.following(formulas)
+            if all(hold):
+                return dropped
+            dropped = True
+            for family, holds in zip(loop.candidates, hold, strict=True):
+                if not holds:
+                    del family[0]
+            loop.candidates = [family for family in loop.candidates if family]
+
+    def _check_ends(self, loop: _Loop, machine: Machine, old: Values, new: Values) -> None:
+        numbers = [place for place, value in new.items() if is_number(value)]
+        if loop.variants is None:
+            loop.variants = {place for place in numbers if is_number(old[place])}
+
+        def is_less(place: Place) -> bool:
+            less = (new[place] >= 0) & (new[place] < old[place])
+            return machine.path.knowledge.fails(lambda: less) is None
+
+        loop.variants = {place for place in loop.variants if is_less(place)}
+        if not loop.variants:
+            raise Unsupported("a while loop that is not seen to end")
+
+    def _candidates(self, unknown: Values, entry: Sequence[Term]) -> Iterator[Family]:
+        """Every invariant of these shapes."""
+        shapes = self._shapes
+        places = [place for place, value in unknown.items() if is_number(value)]
+        sums = [_Sum(place) for place in places]
+        for one, other in combinations(places, 2):
+            sums += [_Sum(one, other), _Sum(one, other, -1)]
+        numbers = _distinct([0, *entry, *shapes.numbers])
+        if _POSITION in unknown:
+            for place in places:
+                for less, step in shapes.steps:
+                    yield [partial(_ends_segment, place, less, step)]
+        for each in sums:
+            for number in numbers:
+                yield [partial(_at_least, each, number, apart) for apart in (1, 0, -1)]
+                yield [partial(_at_most, each, number, apart) for apart in (-1, 0, 1)]
+            for premise, number in shapes.suppositions:
+                yield [
+                    partial(_supposed, self._arithmetic, premise, number, each, apart)
+                    for apart in (-1, 0, 1)
+                ]
+        starts = [_Sum(None, None, 0, number) for number in _distinct([0, *entry])]
+        if _POSITION in unknown:
+            starts += [_Sum(_POSITION), _Sum(_POSITION, None, 0, 1)]
+        ends = [*sums, *(_Sum(None, None, 0, number) for number in numbers)]
+        facts = list(self._facts(unknown))
+        for start in starts:
+            for end in ends:
+                for fact in facts:
+                    yield [
+                        partial(_between, self._arithmetic, start, end, more, fact)
+                        for more in (1, 0)
+                    ]
+
+    def _facts(self, unknown: Values) -> Iterator[Candidate]:
+        """What may hold at the arbitrary position."""
+        here, facts = self._arithmetic, self._shapes.facts
+        for fact in facts:
+            yield partial(_always, fact)
+        for place, value in unknown.items():
+            if isinstance(value, Block):
+                yield partial(_is_block, place, (here.position,))
+                yield partial(_is_block, place, (-1,))
+                yield partial(_is_block, place, (-1, here.position))
+            elif is_truth(value):
+                for formula in (True, False, *facts):
+                    yield partial(_equal, here, place, formula)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """One place, the sum or difference of two, or a number."""
+
+    one: Place | None
+    other: Place | None = None
+    times: int = 1
+    number: Term = 0
+
+    def __call__(self, values: Values) -> Term:
+        total = self.number
+        if self.one is not None:
+            total = total + values[self.one]
+        return total if self.other is None else total + self.times * values[self.other]
+
+
+def _at_least(each: _Sum, number: Term, apart: int, values: Values) -> Formula:
+    return each(values) - number >= apart
+
+
+def _at_most(each: _Sum, number: Term, apart: int, values: Values) -> Formula:
+    return each(values) - number <= apart
+
+
+def _supposed(
+    here: Arithmetic, premise: Formula, number: Term, each: _Sum, apart: int, values: Values
+) -> Formula:
+    return here.implies(premise, number - each(values) <= apart)
+
+
+def _ends_segment(place: Place, less: Term, step: Term, values: Values) -> Formula:
+    """A run of so many blocks that begins after the position ends a segment."""
+    end = values[_POSITION] + 1 + values[place] - less
+    return (values[place] == 0) | (end % step == 0)
+
+
+def _between(
+    here: Arithmetic, start: _Sum, end: _Sum, more: int, fact: Candidate, values: Values
+) -> Formula:
+    inside = (start(values) <= here.position) & (here.position < end(values) + more)
+    return here.implies(inside, fact(values))
+
+
+def _always(fact: Formula, _values: Values) -> Formula:
+    return fact
+
+
+def _is_block(place: Place, blocks: tuple[Term, ...], values: Values) -> Formula:
+    """Whether it is one of these blocks; what is beyond the end of a list is anything."""
+    value = values[place]
+    holds: Formula = False
+    for block in blocks if isinstance(value, Block) else ():
+        holds = holds | (value.place == block)
+    return holds
+
+
+def _equal(here: Arithmetic, place: Place, right: Formula, values: Values) -> Formula:
+    """Whether two formulas are both true or both false."""
+    left = values[place]
+    if not is_truth(left):
+        return False
+    return (left & right) | (here.not_(left) & here.not_(right))
+
+
+def _distinct(numbers: Sequence[Term]) -> list[Term]:
+    return list({getattr(each, "key", each): each for each in numbers}.values())
+
+
+def _numbered(at: Callable[[Term], Any], place: Term) -> Term:
+    """The item at a place if it is a number, else the place."""
+    item = at(place)
+    return item if is_number(item) else place
+
+
+def _kind(place: Place, old: Any, new: Any) -> str:
+    if place[-1] == "list":
+        return "list"
+    if place[-1] == "length":
+        return "length"
+    if is_number(old) and is_number(new):
+        return "number"
+    if is_truth(old) and is_truth(new):
+        return "truth"
+    beyond = place[-1] == "cell" and isinstance(old, Unknown)
+    if isinstance(new, Block) and (beyond or isinstance(old, Block)):
+        return "block"
+    return "truth" if beyond and is_truth(new) else "unknown"
+
+
+def _shown(place: Place) -> str:
+    return ".".join(map(str, place[1:]))
+
+
+def _leaves(frames: Sequence[Frame]) -> Iterator[tuple[Place, _Leaf]]:
+    """All values that variables hold, lists with their length and the item at the position."""
+    seen: set[int] = set()
+    for place, value, put in _roots(frames):
+        yield from _below(place, value, put, seen)
+
+
+def _roots(frames: Sequence[Frame]) -> Iterator[tuple[Place, Any, Callable[[Any], None]]]:
+    for number, frame in enumerate(frames):
+        for name in list(frame.variables):  # a list is named after the first that held it
+            yield (
+                (number, name),
+                frame.variables[name],
+                partial(frame.variables.__setitem__, name),
+            )
+
+
+def _below(
+    place: Place, value: Any, put: Callable[[Any], None], seen: set[int]
+) -> Iterator[tuple[Place, _Leaf]]:
+    yield place, _Leaf(value, put)
+    if id(value) in seen:
+        return
+    if isinstance(value, tuple):
+        for number, each in enumerate(value):
+            yield from _below((*place, number), each, _fixed, seen)
+    elif isinstance(value, Record):
+        seen.add(id(value))
+        for name, each in value.attributes.items():
+            yield from _below((*place, name), each, _fixed, seen)
+    elif isinstance(value, Listing):
+        seen.add(id(value))
+        if value.items is not None:
+            yield (*place, "list"), _Leaf(tuple(value.items), _fixed)
+            for number, each in enumerate(value.items):
+                yield from _below((*place, number), each, _fixed, seen)
+        else:
+            yield (*place, "length"), _Leaf(value.length, partial(setattr, value, "length"))
+            yield (*place, "cell"), _Leaf(value.cell, partial(setattr, value, "cell"))
+
+
+def _fixed(_value: Any) -> None:
+    raise Unsupported("a change of what a loop holds")

@@ -1,0 +1,953 @@
+"""Symbolic execution of a function's source, one path at a time.
+
+A path is a sequence of decisions: wherever the function asks for the truth of a formula, both
+answers that are possible are followed, each by an execution from the start. Loops whose iterations
+have no fixed number are cut (`proofs.unbounded.loops`). What is not described here is
+`Unsupported`.
+
+The supported part of Python is in one place, so that it can be read as a whole: this module has
+more than 400 lines.
+"""
+
+import ast
+import inspect
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, TypeAlias
+
+from hitproof.proofs.unbounded.source import Source, Unsupported, source_of
+from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge, Truth
+from hitproof.proofs.unbounded.values import (
+    Block,
+    Bound,
+    Contract,
+    Items,
+    Key,
+    Listing,
+    Raised,
+    Record,
+    Unknown,
+    is_number,
+    is_truth,
+    type_of,
+)
+from hitproof.spec.terms import Formula, Term
+
+_DEEPEST = 20
+_MOST_UNROLLED = 16
+"""Up to how many iterations, if their number is known, a loop is not cut."""
+
+
+Decisions: TypeAlias = tuple[bool, ...]
+"""Answers to the questions of an execution, in order."""
+
+
+class Path:
+    """The decisions of one execution.
+
+    Attributes:
+        decisions: those that were made, in order.
+        knowledge: what holds on the path.
+        others: the beginnings of other paths that are possible.
+        impossible: the beginnings of those that are not.
+    """
+
+    def __init__(self, arithmetic: Arithmetic, beginning: Decisions) -> None:
+        self._arithmetic = arithmetic
+        self._beginning = beginning
+        self._known: dict[Any, bool] = {}
+        self.decisions: Decisions = ()
+        self.knowledge = Knowledge(arithmetic)
+        self.others: list[Decisions] = []
+        self.impossible: set[Decisions] = set()
+
+    def suppose(self, formula: Formula) -> None:
+        """Go on where the formula holds."""
+        if formula is not True and getattr(formula, "key", None) not in self._known:
+            self.knowledge.add(formula)
+            if isinstance(formula, Truth):
+                self._known[formula.key] = True
+
+    def decide(self, formula: Formula) -> bool:
+        """Whether the formula holds on this path; both answers are followed, if possible."""
+        if isinstance(formula, bool):
+            return formula
+        otherwise = self._arithmetic.not_(formula)
+        if formula.key in self._known:
+            return True
+        if otherwise.key in self._known:
+            return False
+        number = len(self.decisions)
+        if number < len(self._beginning):
+            holds = self._beginning[number]
+        else:
+            holds = self.knowledge.values(formula) is not None
+            other = (*self.decisions, not holds)
+            if holds and self.knowledge.values(otherwise) is not None:
+                self.others.append(other)
+            else:
+                self.impossible.add(other)
+        self.decisions = (*self.decisions, holds)
+        self.suppose(formula if holds else otherwise)
+        return holds
+
+
+class Frame:
+    """The variables of one call, or those of a comprehension in it."""
+
+    def __init__(
+        self, function: FunctionType, source: Source, around: "Frame | None" = None
+    ) -> None:
+        self.function = function
+        self.source = source
+        self.around = around
+        self.variables: dict[str, Any] = {}
+
+    def place(self, node: ast.AST) -> str:
+        """File and line of a part of the function."""
+        return self.source.place(node)
+
+
+class _Break(Exception):
+    pass
+
+
+class _Continue(Exception):
+    pass
+
+
+@dataclass
+class _Return(Exception):
+    value: Any
+
+
+Cut = Callable[["Machine", Frame, "ast.For | ast.While", "Items | None"], None]
+"""Executes a loop of any number of iterations."""
+
+
+class Machine:
+    """Executes functions on one path.
+
+    Attributes:
+        arithmetic: what numbers and formulas mean.
+        path: the path.
+        frames: the calls that are being executed.
+        active: of each loop that is being executed and is cut, what lists there were when it
+            began, by identity, and when that was.
+    """
+
+    def __init__(self, arithmetic: Arithmetic, path: Path, cut: Cut) -> None:
+        self.arithmetic = arithmetic
+        self.path = path
+        self.frames: list[Frame] = []
+        self.active: list[tuple[set[int], int]] = []
+        self._cut = cut
+        self._clock = 0
+        self._iterated: list[tuple[Listing, ...]] = []
+
+    # --- calls
+
+    def call(self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Call anything that can be called."""
+        if isinstance(function, MethodType):
+            function = Bound(function.__func__, function.__self__)
+        if isinstance(function, Bound):
+            return self.call(function.function, [function.receiver, *arguments], named)
+        if isinstance(function, Contract):
+            return function.apply(self, *arguments, **named)
+        if isinstance(function, FunctionType):
+            return self._execute(function, arguments, named)
+        described = next((told for known, told in DESCRIBED if known is function), None)
+        if described is not None:
+            try:
+                inspect.signature(described).bind(self, *arguments, **named)
+            except TypeError:
+                raise Unsupported(f"such arguments of {function.__name__}") from None
+            return described(self, *arguments, **named)
+        if isinstance(function, type):
+            return self._make(function, arguments, named)
+        raise Unsupported(f"a call of {function!r:.60}")
+
+    def _make(self, of: type, arguments: Sequence[Any], named: Mapping[str, Any]) -> Record:
+        initialize = inspect.getattr_static(of, "__init__")
+        if _inherited(of, "__new__") is not object.__new__ or not isinstance(
+            initialize, FunctionType
+        ):
+            raise Unsupported(f"an instance of {of.__name__}")
+        if _inherited(type(of), "__call__") is not type.__call__ or _reads_specially(of):
+            raise Unsupported(f"an instance of {of.__name__}")
+        made = Record(of, made=True)
+        self.call(initialize, [made, *arguments], named)
+        return made
+
+    def _execute(
+        self, function: FunctionType, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        frame = Frame(function, source_of(function))
+        if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
+            raise Unsupported("a generator", frame.place(frame.source.definition))
+        if len(self.frames) >= _DEEPEST:
+            raise Unsupported("a recursion", frame.place(frame.source.definition))
+        frame.variables = _bound(function, arguments, named)
+        self.frames.append(frame)
+        try:
+            self.block(frame.source.definition.body, frame)
+        except _Return as returned:
+            return returned.value
+        finally:
+            self.frames.pop()
+        return None
+
+    # --- statements
+
+    def block(self, statements: Sequence[ast.stmt], frame: Frame) -> None:
+        """Execute statements."""
+        for statement in statements:
+            execute = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
+            if execute is None:
+                raise Unsupported(f"{type(statement).__name__}", frame.place(statement))
+            try:
+                execute(statement, frame)
+            except Unsupported as error:
+                if error.place:
+                    raise
+                raise Unsupported(error.construct, frame.place(statement)) from None
+            except Raised as error:
+                if error.place:
+                    raise
+                raise Raised(error.what, frame.place(statement)) from None
+
+    def _do_expr(self, node: ast.Expr, frame: Frame) -> None:
+        self.value(node.value, frame)
+
+    def _do_pass(self, _node: ast.Pass, _frame: Frame) -> None:
+        pass
+
+    def _do_break(self, _node: ast.Break, _frame: Frame) -> None:
+        raise _Break
+
+    def _do_continue(self, _node: ast.Continue, _frame: Frame) -> None:
+        raise _Continue
+
+    def _do_return(self, node: ast.Return, frame: Frame) -> None:
+        raise _Return(None if node.value is None else self.value(node.value, frame))
+
+    def _do_assert(self, node: ast.Assert, frame: Frame) -> None:
+        if __debug__ and not self.truth(self.value(node.test, frame)):
+            raise Raised("AssertionError")
+
+    def _do_raise(self, node: ast.Raise, _frame: Frame) -> None:
+        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        raise Raised("an exception" if raised is None else ast.unparse(raised))
+
+    def _do_if(self, node: ast.If, frame: Frame) -> None:
+        holds = self.truth(self.value(node.test, frame))
+        self.block(node.body if holds else node.orelse, frame)
+
+    def _do_assign(self, node: ast.Assign, frame: Frame) -> None:
+        value = self.value(node.value, frame)
+        for target in node.targets:
+            self.assign(target, value, frame)
+
+    def _do_annassign(self, node: ast.AnnAssign, frame: Frame) -> None:
+        if node.value is not None:  # what annotates a variable of a function is not evaluated
+            self.assign(node.target, self.value(node.value, frame), frame)
+
+    def _do_augassign(self, node: ast.AugAssign, frame: Frame) -> None:
+        if not isinstance(node.target, ast.Name):
+            raise Unsupported("an augmented assignment to what is no variable")
+        left = self._named(node.target.id, frame)
+        if not is_number(left) and not is_truth(left):
+            raise Unsupported("an augmented assignment to what is no number")
+        value = self._operate(node.op, left, self.value(node.value, frame))
+        frame.variables[node.target.id] = value
+
+    def _do_delete(self, node: ast.Delete, frame: Frame) -> None:
+        for target in node.targets:
+            if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Slice):
+                raise Unsupported("a deletion of what is no slice")
+            of, part = self.value(target.value, frame), target.slice
+            if part.lower is None or part.upper is not None or part.step is not None:
+                raise Unsupported("a deletion of another slice than to the end")
+            self._shorten(of, self.value(part.lower, frame))
+
+    def _do_for(self, node: ast.For, frame: Frame) -> None:
+        items = self.items(self.value(node.iter, frame))
+        with self._fixed(items):
+            if not isinstance(items.length, int) or items.length > _MOST_UNROLLED:
+                self._cut(self, frame, node, items)
+                return
+            for place in range(items.length):
+                self.assign(node.target, items.at(place), frame)
+                if not self.iteration(node, frame):
+                    return
+        self.block(node.orelse, frame)
+
+    @contextmanager
+    def _fixed(self, items: Items) -> Iterator[None]:
+        """Reject changes of lists while they are iterated."""
+        self._iterated.append(items.lists)
+        try:
+            yield
+        finally:
+            self._iterated.pop()
+
+    def _do_while(self, node: ast.While, frame: Frame) -> None:
+        self._cut(self, frame, node, None)
+
+    def iteration(self, node: "ast.For | ast.While", frame: Frame) -> bool:
+        """Execute the body of a loop once; whether the loop goes on."""
+        try:
+            self.block(node.body, frame)
+        except _Break:
+            return False
+        except _Continue:
+            pass
+        return True
+
+    def assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
+        """Assign to a variable, the variables of a tuple, an item or an attribute."""
+        match target:
+            case ast.Name(name):
+                frame.variables[name] = value
+            case ast.Tuple(targets) | ast.List(targets):
+                if isinstance(value, Listing) and value.items is not None:
+                    value = tuple(value.items)
+                if not isinstance(value, tuple):
+                    raise Unsupported("an assignment to several variables")
+                if len(targets) != len(value):
+                    raise Raised("ValueError")
+                for each, item in zip(targets, value, strict=True):
+                    self.assign(each, item, frame)
+            case ast.Subscript(of, part) if not isinstance(part, ast.Slice):
+                self._put(self.value(of, frame), self.value(part, frame), value)
+            case ast.Attribute(of, name):
+                record = self.value(of, frame)
+                if not isinstance(record, Record) or not record.made or self.active:
+                    raise Unsupported(f"an assignment to the attribute {name}")
+                if inspect.getattr_static(record.python_type, name, None) is not None:
+                    raise Unsupported(f"an assignment to the attribute {name} of a class")
+                record.attributes[name] = value
+            case _:
+                raise Unsupported(f"an assignment to {ast.unparse(target)}")
+
+    # --- expressions
+
+    def value(self, node: ast.expr, frame: Frame) -> Any:
+        """The value of an expression."""
+        evaluate = getattr(self, f"_of_{type(node).__name__.lower()}", None)
+        if evaluate is None:
+            raise Unsupported(f"{type(node).__name__}", frame.place(node))
+        return evaluate(node, frame)
+
+    def _of_constant(self, node: ast.Constant, _frame: Frame) -> Any:
+        return self._taken(node.value, "a constant")
+
+    def _of_name(self, node: ast.Name, frame: Frame) -> Any:
+        return self._named(node.id, frame)
+
+    def _named(self, name: str, frame: Frame) -> Any:
+        at: Frame | None = frame
+        while at is not None:
+            if name in at.variables:
+                found = at.variables[name]
+                if isinstance(found, Unknown):
+                    raise Unsupported(f"{name}, which is {found.why}")
+                return found
+            at = at.around
+        function, code = frame.function, frame.function.__code__
+        if name in code.co_varnames or name in code.co_cellvars:
+            raise Raised("UnboundLocalError")
+        if name in code.co_freevars:
+            cell = (function.__closure__ or ())[code.co_freevars.index(name)]
+            return self._taken(cell.cell_contents, name)
+        built_in = function.__globals__.get("__builtins__", {})
+        built_in = vars(built_in) if isinstance(built_in, ModuleType) else built_in
+        for names in (function.__globals__, built_in):
+            if name in names:
+                return self._taken(names[name], name)
+        raise Raised("NameError")
+
+    def _taken(self, value: Any, name: str) -> Any:
+        """A value of the real program that cannot change."""
+        if isinstance(value, tuple):
+            return tuple(self._taken(each, name) for each in value)
+        is_plain = value is None or type(value) in (bool, int, str)
+        if is_plain or callable(value) or isinstance(value, (ModuleType, type(int | str))):
+            return value
+        raise Unsupported(f"{name}, which is a {type(value).__name__}")
+
+    def _of_attribute(self, node: ast.Attribute, frame: Frame) -> Any:
+        return self.attribute(self.value(node.value, frame), node.attr)
+
+    def attribute(self, of: Any, name: str) -> Any:
+        """An attribute of an object, a class, a module or a list."""
+        if isinstance(of, Listing):
+            if name in _OF_LISTS:
+                return Bound(Contract(_OF_LISTS[name]), of)
+        elif isinstance(of, ModuleType):
+            if "__getattr__" not in vars(of) and name in vars(of):
+                return self._taken(vars(of)[name], name)
+        elif isinstance(of, type):
+            return self._of_class(of, of, name)
+        elif isinstance(of, Record):
+            return self._of_record(of, name)
+        raise Unsupported(f"the attribute {name} of {of!r:.60}")
+
+    def _of_record(self, record: Record, name: str) -> Any:
+        found = inspect.getattr_static(record.python_type, name, None)
+        if _reads_specially(record.python_type):
+            raise Unsupported(f"the attribute {name} of a {record.python_type.__name__}")
+        if isinstance(found, property):
+            return self.call(found.fget, [record], {})
+        if name in record.attributes:
+            value = record.attributes[name]
+            if isinstance(value, Unknown):
+                raise Unsupported(f"the attribute {name}, which is {value.why}")
+            return value
+        if found is None or hasattr(type(found), "__set__"):
+            raise Unsupported(f"the attribute {name} of a {record.python_type.__name__}")
+        return self._of_class(record.python_type, record, name)
+
+    def _of_class(self, of: type, receiver: Any, name: str) -> Any:
+        if not set(vars(type(of))).isdisjoint(("__getattribute__", "__getattr__", name)) and (
+            type(of) is not type
+        ):
+            raise Unsupported(f"the attribute {name} of the class {of.__name__}")
+        found = inspect.getattr_static(of, name, None)
+        match found:
+            case classmethod():
+                return Bound(found.__func__, of)
+            case staticmethod():
+                return found.__func__
+            case FunctionType():
+                return found if receiver is of else Bound(found, receiver)
+        if hasattr(type(found), "__get__") or found is None:
+            raise Unsupported(f"the attribute {name} of the class {of.__name__}")
+        return self._taken(found, name)
+
+    def _of_call(self, node: ast.Call, frame: Frame) -> Any:
+        function = self.value(node.func, frame)
+        if any(isinstance(each, ast.Starred) for each in node.args):
+            raise Unsupported("a starred argument", frame.place(node))
+        if any(each.arg is None for each in node.keywords):
+            raise Unsupported("a starred argument", frame.place(node))
+        if len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+            if function not in (tuple, list):
+                raise Unsupported("a generator expression", frame.place(node))
+            arguments: list[Any] = [self._comprehended(node.args[0], frame)]
+        else:
+            arguments = [self.value(each, frame) for each in node.args]
+        named = {str(each.arg): self.value(each.value, frame) for each in node.keywords}
+        return self.call(function, arguments, named)
+
+    def _of_listcomp(self, node: ast.ListComp, frame: Frame) -> Listing:
+        return self._comprehended(node, frame)
+
+    def _comprehended(self, node: "ast.GeneratorExp | ast.ListComp", frame: Frame) -> Listing:
+        (part, *others) = node.generators
+        if others or part.ifs or part.is_async or _assigns(node):
+            raise Unsupported("such a comprehension", frame.place(node))
+        over = self.items(self.value(part.iter, frame))
+        if not isinstance(over.length, int):
+            raise Unsupported("a comprehension of any length", frame.place(node))
+        inner = Frame(frame.function, frame.source, frame)
+        made = []
+        with self._fixed(over):
+            for number in range(over.length):
+                self.assign(part.target, over.at(number), inner)
+                made.append(self.value(node.elt, inner))
+        return self.new_list(made)
+
+    def _of_tuple(self, node: ast.Tuple, frame: Frame) -> tuple[Any, ...]:
+        return tuple(self.value(each, frame) for each in node.elts)
+
+    def _of_list(self, node: ast.List, frame: Frame) -> Listing:
+        return self.new_list([self.value(each, frame) for each in node.elts])
+
+    def _of_namedexpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
+        value = self.value(node.value, frame)
+        self.assign(node.target, value, frame)
+        return value
+
+    def _of_ifexp(self, node: ast.IfExp, frame: Frame) -> Any:
+        holds = self.truth(self.value(node.test, frame))
+        return self.value(node.body if holds else node.orelse, frame)
+
+    def _of_boolop(self, node: ast.BoolOp, frame: Frame) -> Any:
+        ends = isinstance(node.op, ast.Or)
+        for each in node.values:
+            value = self.value(each, frame)
+            if each is node.values[-1] or self.truth(value) is ends:
+                return value
+        raise AssertionError
+
+    def _of_unaryop(self, node: ast.UnaryOp, frame: Frame) -> Any:
+        value = self.value(node.operand, frame)
+        if isinstance(node.op, ast.Not):
+            if is_truth(value):
+                return self.arithmetic.not_(value)
+            return not self.truth(value)
+        if isinstance(node.op, ast.USub):
+            return -self._number(value)
+        raise Unsupported(f"the operator {type(node.op).__name__}", frame.place(node))
+
+    def _of_binop(self, node: ast.BinOp, frame: Frame) -> Any:
+        left, right = self.value(node.left, frame), self.value(node.right, frame)
+        if isinstance(node.op, ast.Mult):
+            if isinstance(left, Listing):
+                return self._repeated(left, self._number(right))
+            if isinstance(right, Listing):
+                return self._repeated(right, self._number(left))
+        if isinstance(node.op, ast.BitOr) and isinstance(left, type) and isinstance(right, type):
+            return left | right
+        return self._operate(node.op, left, right)
+
+    def _operate(self, op: ast.operator, left: Any, right: Any) -> Any:
+        left, right = self._number(left), self._number(right)
+        match op:
+            case ast.Add():
+                return left + right
+            case ast.Sub():
+                return left - right
+            case ast.Mult():
+                return left * right
+            case ast.FloorDiv():
+                return self._divided(left, right)
+            case ast.Mod():
+                return left - self._divided(left, right) * right
+        raise Unsupported(f"the operator {type(op).__name__}")
+
+    def _divided(self, left: Term, right: Term) -> Term:
+        """Python's ``//``: rounded down, whatever the signs are."""
+        if self.decide(right >= 1):
+            return self.arithmetic.floor_div(left, right)
+        if self.decide(right <= -1):
+            return self.arithmetic.floor_div(-left, -right)
+        raise Raised("ZeroDivisionError")
+
+    def _of_compare(self, node: ast.Compare, frame: Frame) -> Any:
+        left = self.value(node.left, frame)
+        for op, part in zip(node.ops, node.comparators, strict=True):
+            right = self.value(part, frame)
+            holds = self._compared(op, left, right)
+            if part is node.comparators[-1] or not self.decide(holds):
+                return holds
+            left = right
+        raise AssertionError
+
+    def _compared(self, op: ast.cmpop, left: Any, right: Any) -> Formula:
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            same = self._identical(left, right)
+            return same if isinstance(op, ast.Is) else not same
+        compare = _COMPARISONS.get(type(op))
+        if compare is None:
+            raise Unsupported(f"the operator {type(op).__name__}")
+        if isinstance(op, (ast.Eq, ast.NotEq)):
+            # None and texts are equal to nothing else.
+            kinds = [each is None or isinstance(each, str) for each in (left, right)]
+            if any(kinds) and all(
+                plain or is_number(each) or is_truth(each)
+                for plain, each in zip(kinds, (left, right), strict=True)
+            ):
+                same = type(left) is type(right) and left == right
+                return same if isinstance(op, ast.Eq) else not same
+        return compare(self._number(left), self._number(right))
+
+    def _identical(self, left: Any, right: Any) -> bool:
+        if is_truth(left) and is_truth(right):
+            return self.decide(left) == self.decide(right)
+        for one, other in ((left, right), (right, left)):
+            if one is None or type(one) is bool:
+                known = is_number(other) or is_truth(other) or other is None
+                if known or isinstance(other, (str, tuple, Listing, Record, Items, Block, Key)):
+                    return one is other
+        if isinstance(left, (Listing, Record)) and isinstance(right, (Listing, Record)):
+            return left is right
+        raise Unsupported("the identity of such values")
+
+    def _of_subscript(self, node: ast.Subscript, frame: Frame) -> Any:
+        of = self.value(node.value, frame)
+        if isinstance(node.slice, ast.Slice):
+            raise Unsupported("a slice", frame.place(node))
+        return self.item(of, self.value(node.slice, frame))
+
+    def item(self, of: Any, place: Any) -> Any:
+        """An item, by Python's rules for negative places."""
+        if isinstance(of, Record):
+            method = inspect.getattr_static(of.python_type, "__getitem__", None)
+            if not isinstance(method, FunctionType):
+                raise Unsupported(f"an item of a {of.python_type.__name__}")
+            return self.call(method, [of, place], {})
+        place = self._number(place)
+        if isinstance(of, Listing) and of.items is None:
+            raise Unsupported("an item of a list of any length")
+        known = of.items if isinstance(of, Listing) else of
+        if isinstance(known, (list, tuple)):
+            if not isinstance(place, int):
+                raise Unsupported("an item at any place of a list or tuple")
+            if not -len(known) <= place < len(known):
+                raise Raised("IndexError")
+            return known[place]
+        if isinstance(of, Items):
+            return of.at(self._place(of.length, place))
+        raise Unsupported(f"an item of {of!r:.60}")
+
+    def _place(self, length: Term, place: Term) -> Term:
+        if not self.decide(place >= 0):
+            place = place + length
+            if not self.decide(place >= 0):
+                raise Raised("IndexError")
+        if not self.decide(place < length):
+            raise Raised("IndexError")
+        return place
+
+    # --- truth and numbers
+
+    def decide(self, formula: Formula) -> bool:
+        """Whether a formula holds on this path."""
+        return self.path.decide(formula)
+
+    def truth(self, value: Any) -> bool:
+        """The truth of any value, by Python's rules."""
+        if is_truth(value):
+            return self.decide(value)
+        if is_number(value):
+            return self.decide(value != 0)
+        if value is None:
+            return False
+        if isinstance(value, Listing):
+            return self.decide(value.size() >= 1)
+        if isinstance(value, (tuple, str)):
+            return bool(value)
+        raise Unsupported(f"the truth of {value!r:.60}")
+
+    def _number(self, value: Any) -> Term:
+        """A number, or what a truth value counts as."""
+        if is_truth(value):
+            return int(self.decide(value))
+        if is_number(value):
+            return value
+        raise Unsupported(f"{value!r:.60} where a number is expected")
+
+    # --- lists, and what can be iterated
+
+    def new_list(self, items: list[Any]) -> Listing:
+        """A list that the function makes."""
+        return Listing(items, born=self.tick())
+
+    def tick(self) -> int:
+        """Number the moments at which lists are made and loops begin."""
+        self._clock += 1
+        return self._clock
+
+    def items(self, over: Any) -> Items:
+        """What an iteration yields, in order."""
+        if isinstance(over, Items):
+            return over
+        if isinstance(over, tuple):
+            return Items(len(over), over.__getitem__)
+        if isinstance(over, Listing) and over.items is not None:
+            return Items(len(over.items), over.items.__getitem__, lists=(over,))
+        if isinstance(over, Record):
+            return self._yielded(over)
+        raise Unsupported(f"an iteration over {over!r:.60}")
+
+    def _yielded(self, over: Record) -> Items:
+        """What ``__iter__`` yields, if it is one loop that yields one item each time."""
+        method = inspect.getattr_static(over.python_type, "__iter__", None)
+        if not isinstance(method, FunctionType):
+            raise Unsupported(f"an iteration over a {over.python_type.__name__}")
+        source = source_of(method)
+        match source.definition.body:
+            case [ast.For(ast.Name(name), iter_, [ast.Expr(ast.Yield(ast.expr() as item))], [])]:
+                frame = Frame(method, source)
+                frame.variables = _bound(method, [over], {})
+                inside = self.items(self.value(iter_, frame))
+
+                def at(place: Term) -> Any:
+                    frame.variables[name] = inside.at(place)
+                    return self.value(item, frame)
+
+                return Items(inside.length, at)
+        raise Unsupported(f"an iteration over a {over.python_type.__name__}")
+
+    def symbolic(self, of: Listing) -> None:
+        """From now on only the item at the position is known."""
+        if of.items is not None:
+            for place, item in enumerate(of.items):
+                if self.decide(self.arithmetic.position == place):
+                    of.cell = item
+                    break
+            of.length, of.items = len(of.items), None
+
+    def _changing(self, of: Any) -> Listing:
+        if not isinstance(of, Listing):
+            raise Unsupported(f"a change of {of!r:.60}")
+        if any(of is each for lists in self._iterated for each in lists):
+            raise Unsupported("a change of a list while it is iterated")
+        for known, began in self.active:
+            if id(of) not in known and of.born < began:
+                raise Unsupported("a change of a list that no variable holds")
+        of.same = None
+        return of
+
+    def append(self, of: Any, item: Any) -> None:
+        """``append`` of lists."""
+        of = self._changing(of)
+        if of.items is not None:
+            of.items.append(item)
+            return
+        if self.decide(self.arithmetic.position == of.length):
+            of.cell = item
+        of.length = of.length + 1
+
+    def pop(self, of: Any) -> Any:
+        """``pop`` of lists, without a place."""
+        of = self._changing(of)
+        if of.items is not None:
+            if not of.items:
+                raise Raised("IndexError")
+            return of.items.pop()
+        if not self.decide(of.length >= 1):
+            raise Raised("IndexError")
+        of.length = of.length - 1
+        return Unknown("an item of a list of any length")
+
+    def extend(self, of: Any, by: Any) -> None:
+        """``extend`` of lists by a list."""
+        of = self._changing(of)
+        if not isinstance(by, Listing):
+            raise Unsupported("an extension by what is no list")
+        if by.items is not None:
+            for item in list(by.items):
+                self.append(of, item)
+        elif by.same is not None:
+            self.symbolic(of)
+            end = of.length + by.length
+            at = self.arithmetic.position
+            if self.decide(at >= of.length) and self.decide(at < end):
+                of.cell = by.same
+            of.length = end
+        else:
+            raise Unsupported("an extension by a list of any length")
+
+    def _repeated(self, of: Listing, times: Term) -> Listing:
+        if of.items is not None and isinstance(times, int):
+            return self.new_list(of.items * times)
+        if of.items is None or len(of.items) != 1:
+            raise Unsupported("the repetition of such a list")
+        (item,) = of.items
+        length = times if self.decide(times >= 0) else 0
+        return Listing(None, length, item, item, self.tick())
+
+    def _put(self, of: Any, place: Any, item: Any) -> None:
+        of, place = self._changing(of), self._number(place)
+        if of.items is not None and isinstance(place, int):
+            if not -len(of.items) <= place < len(of.items):
+                raise Raised("IndexError")
+            of.items[place] = item
+            return
+        self.symbolic(of)
+        place = self._place(of.length, place)
+        if self.decide(self.arithmetic.position == place):
+            of.cell = item
+
+    def _shorten(self, of: Any, start: Any) -> None:
+        of, start = self._changing(of), self._number(start)
+        if of.items is not None and isinstance(start, int):
+            del of.items[start:]
+            return
+        self.symbolic(of)
+        if not self.decide(start >= 0):
+            start = start + of.length
+            start = start if self.decide(start >= 0) else 0
+        if self.decide(start < of.length):
+            of.length = start
+
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Formula]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+_OF_LISTS: dict[str, Callable[..., Any]] = {
+    "append": Machine.append,
+    "pop": Machine.pop,
+    "extend": Machine.extend,
+}
+
+
+def _reads_specially(of: type) -> bool:
+    """Whether instances of a class have attributes in another way than objects usually do."""
+    reads: Any = object.__getattribute__
+    return _inherited(of, "__getattribute__") is not reads or hasattr(of, "__getattr__")
+
+
+def _inherited(of: type, name: str) -> Any:
+    """An attribute of a class."""
+    return getattr(of, name)
+
+
+def _assigns(node: ast.AST) -> bool:
+    return any(isinstance(each, ast.NamedExpr) for each in ast.walk(node))
+
+
+def _bound(
+    function: FunctionType, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The parameters of a call, by name."""
+    code = function.__code__
+    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        raise Unsupported(f"any number of arguments of {function.__qualname__}")
+    positional = code.co_varnames[: code.co_argcount]
+    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = dict(zip(positional, arguments, strict=False))
+    by_name = known[code.co_posonlyargcount :]
+    if len(arguments) > len(positional) or not set(named) <= set(by_name) - set(given):
+        raise Raised("TypeError")
+    defaults = function.__defaults__ or ()
+    missing: dict[str, Any] = dict(
+        zip(positional[len(positional) - len(defaults) :], defaults, strict=True)
+    )
+    missing |= function.__kwdefaults__ or {}
+    bound = {name: _default(value) for name, value in missing.items()} | given | dict(named)
+    if set(bound) != set(known):
+        raise Raised("TypeError")
+    return bound
+
+
+def _default(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, str) or value == ():
+        return value
+    return Unknown(f"a default of type {type(value).__name__}")
+
+
+# --- functions of Python that are described
+
+
+def _range(machine: Machine, *bounds: Any) -> Items:
+    if not 1 <= len(bounds) <= 3 or not all(map(is_number, bounds)):
+        raise Unsupported("a range of such bounds")
+    start, stop = bounds[:2] if len(bounds) > 1 else (0, *bounds)
+    step = bounds[2] if len(bounds) > 2 else 1
+    if machine.decide(step >= 1):
+        length = -((start - stop) // step)
+    elif machine.decide(step <= -1):
+        length = -((stop - start) // -step)
+    else:
+        raise Raised("ValueError")
+    length = length if machine.decide(length >= 0) else 0
+    return Items(length, lambda place: start + place * step, range)
+
+
+def _len(machine: Machine, of: Any) -> Term:
+    if isinstance(of, Listing):
+        return of.size()
+    if isinstance(of, tuple):
+        return len(of)
+    if isinstance(of, Items):
+        return of.length
+    if isinstance(of, Record):
+        method = inspect.getattr_static(of.python_type, "__len__", None)
+        if isinstance(method, FunctionType):
+            length = machine.call(method, [of], {})
+            if is_number(length) and machine.decide(length >= 0):
+                return length
+    raise Unsupported(f"the length of {of!r:.60}")
+
+
+def _extreme(is_better: Callable[[Any, Any], Formula]) -> Callable[..., Term]:
+    def extreme(machine: Machine, *values: Any) -> Term:
+        if len(values) < 2 or not all(map(is_number, values)):
+            raise Unsupported("min or max of such arguments")
+        best, *others = values
+        for other in others:
+            best = other if machine.decide(is_better(other, best)) else best
+        return best
+
+    return extreme
+
+
+def _isinstance(_machine: Machine, value: Any, of: Any) -> bool:
+    found = type_of(value)
+    if found is None:
+        raise Unsupported(f"isinstance of {value!r:.60}")
+    options = of if isinstance(of, tuple) else getattr(of, "__args__", (of,))
+    if not all(isinstance(each, type) for each in options):
+        raise Unsupported("isinstance of such a type")
+    return issubclass(found, tuple(options))
+
+
+def _zip(machine: Machine, *parts: Any) -> Items:
+    each = [machine.items(part) for part in parts]
+    if not each or not all(isinstance(part.length, int) for part in each):
+        raise Unsupported("zip of any length")
+    lists = tuple(of for part in each for of in part.lists)
+    length = min(part.length for part in each)
+    return Items(length, lambda place: tuple(p.at(place) for p in each), lists=lists)
+
+
+def _islice(machine: Machine, over: Any, stop: Any) -> Items:
+    if not is_number(stop):
+        raise Unsupported("islice with such an end")
+    if not machine.decide(stop >= 0):
+        raise Raised("ValueError")
+    items = machine.items(over)
+    length = stop if machine.decide(stop <= items.length) else items.length
+    return Items(length, items.at, lists=items.lists)
+
+
+def _tuple(machine: Machine, *of: Any) -> tuple[Any, ...]:
+    if not of:
+        return ()
+    items = machine.items(of[0])
+    if len(of) > 1 or not isinstance(items.length, int):
+        raise Unsupported("a tuple of any length")
+    return tuple(map(items.at, range(items.length)))
+
+
+def _list(machine: Machine, *of: Any) -> Listing:
+    return machine.new_list(list(_tuple(machine, *of)))
+
+
+def _int(machine: Machine, value: Any) -> Term:
+    if is_number(value):
+        return value
+    if is_truth(value):
+        return int(machine.decide(value))
+    raise Unsupported("int of such a value")
+
+
+def _bool(machine: Machine, value: Any) -> Formula:
+    return value if is_truth(value) else machine.truth(value)
+
+
+def _abs(machine: Machine, value: Any) -> Term:
+    value = _int(machine, value)
+    return value if machine.decide(value >= 0) else -value
+
+
+DESCRIBED: tuple[tuple[Any, Callable[..., Any]], ...] = (
+    (range, _range),
+    (len, _len),
+    (min, _extreme(operator.lt)),
+    (max, _extreme(operator.gt)),
+    (isinstance, _isinstance),
+    (zip, _zip),
+    (islice, _islice),
+    (tuple, _tuple),
+    (list, _list),
+    (int, _int),
+    (bool, _bool),
+    (abs, _abs),
+)
+"""Functions of Python's own, each as what it does on symbols."""

@@ -1,0 +1,163 @@
+"""A statement about a function, proved on all of its paths."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from hitproof.proofs.unbounded import terms
+from hitproof.proofs.unbounded.loops import Again, Loops, PathEnds, Shapes
+from hitproof.proofs.unbounded.machine import Decisions, Machine, Path
+from hitproof.proofs.unbounded.source import Unsupported
+from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp
+from hitproof.proofs.unbounded.values import Raised
+from hitproof.spec.terms import Formula
+
+_MOST_PATHS = 3000
+
+Conclusion: TypeAlias = tuple[str, Callable[[], Formula]]
+"""What holds of a result, in words and as a formula."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What holds of every call of a function.
+
+    Attributes:
+        function: the function, as the program has it.
+        arguments: the values of its parameters, by name.
+        premises: what is taken for granted of them.
+        conclusions: what holds of a result.
+        shapes: what invariants of its loops may speak of.
+        sizes: the symbols whose values a counterexample consists of, by name.
+    """
+
+    function: Any
+    arguments: Mapping[str, Any]
+    premises: tuple[Formula, ...]
+    conclusions: Callable[[Any], Iterator[Conclusion]]
+    shapes: Shapes = field(default_factory=Shapes)
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Verdict(StrEnum):
+    """How a proof ended."""
+
+    PROVED = "proved"
+    FAILED = "failed"
+    """Some condition does not follow. It may hold all the same."""
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The end of a proof.
+
+    Attributes:
+        verdict: how it ended.
+        detail: what fails, or why nothing can be said.
+        sizes: where it fails: values of the statement's sizes.
+        paths: how many paths were followed.
+        queries: how often Z3 was asked.
+    """
+
+    verdict: Verdict
+    detail: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    paths: int = 0
+    queries: int = 0
+
+
+@dataclass(frozen=True)
+class _End:
+    """How one path ended: what fails, if anything, and where."""
+
+    fails: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    returns: bool = False
+
+
+def prove(state: Callable[[Arithmetic], Statement], seconds: float = 60.0) -> Proof:
+    """Prove a statement on every path of its function, within a time."""
+    here = Arithmetic()
+    try:
+        statement = state(here)
+        ends = _ends(here, statement, time.monotonic() + seconds)
+    except (Unsupported, GivenUp) as error:
+        return Proof(Verdict.INCONCLUSIVE, str(error), queries=here.queries)
+    verdict, detail, sizes = Verdict.PROVED, "", {}
+    failed = [end for end in ends if end.fails]
+    if failed:
+        verdict, detail, sizes = Verdict.FAILED, failed[0].fails, dict(failed[0].sizes)
+    elif not any(end.returns for end in ends):
+        verdict, detail = Verdict.INCONCLUSIVE, "no path returns"
+    return Proof(verdict, detail, sizes, len(ends), here.queries)
+
+
+def _ends(here: Arithmetic, statement: Statement, deadline: float) -> list[_End]:
+    """The ends of all paths.
+
+    Iterations of a loop come before what follows it, so that its invariants are settled then. If
+    they change, what was executed since the loop began counts no more.
+    """
+    loops = Loops(here, statement.shapes)
+    ends: dict[Decisions, _End] = {}
+    beginnings: list[Decisions] = [()]
+    impossible: set[Decisions] = set()
+    executed = 0
+    while beginnings:
+        executed += 1
+        if time.monotonic() > deadline:
+            raise Unsupported("not finished in time")
+        if executed > _MOST_PATHS:
+            raise Unsupported(f"more than {_MOST_PATHS} paths")
+        path = Path(here, beginnings.pop())
+        for premise in statement.premises:
+            path.suppose(premise)
+        loops.begin_path()
+        again: Decisions | None = None
+        try:
+            end = _followed(here, statement, path, loops)
+            ends[path.decisions] = end
+        except Again as loop:
+            again = loop.decisions
+        beginnings += path.others
+        impossible |= path.impossible
+        if again is not None:
+            beginnings = [each for each in beginnings if each[: len(again)] != again]
+            impossible = {each for each in impossible if each[: len(again)] != again}
+            ends = {each: end for each, end in ends.items() if each[: len(again)] != again}
+            beginnings.append(again)
+    _check_complete(ends, impossible)
+    return list(ends.values())
+
+
+def _check_complete(ends: Collection[Decisions], impossible: Collection[Decisions]) -> None:
+    """Raise `AssertionError` unless both answers to each question were followed, or impossible."""
+    known = {end[:length] for end in ends for length in range(len(end) + 1)}
+    for each in known:
+        if each and (*each[:-1], not each[-1]) not in known | set(impossible):
+            raise AssertionError(f"a path was not followed: {each}")
+
+
+def _followed(here: Arithmetic, statement: Statement, path: Path, loops: Loops) -> _End:
+    machine = Machine(here, path, loops.cut)
+    try:
+        result = machine.call(statement.function, (), statement.arguments)
+    except PathEnds:
+        return _End()
+    except Raised as raised:
+        values = path.knowledge.values(exact=True)
+        if values is None:
+            return _End()
+        return _End(f"it raises {raised}", _sizes(statement, values))
+    for sentence, conclusion in statement.conclusions(result):
+        values = path.knowledge.fails(conclusion)
+        if values is not None:
+            return _End(f"it fails that {sentence}", _sizes(statement, values))
+    return _End(returns=path.knowledge.values() is not None)
+
+
+def _sizes(statement: Statement, values: terms.Values) -> dict[str, int]:
+    return {name: values.of_atoms(number) for name, number in statement.sizes.items()}

@@ -1,0 +1,157 @@
+"""What a function under symbolic execution computes with, besides numbers and truth values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hitproof.proofs.unbounded.terms import Number, Truth
+from hitproof.spec.terms import Term
+
+
+class Raised(Exception):
+    """The function raises an exception.
+
+    Attributes:
+        what: the exception's name.
+        place: file and line.
+    """
+
+    def __init__(self, what: str, place: str = "") -> None:
+        super().__init__(f"{what} ({place})" if place else what)
+        self.what = what
+        self.place = place
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value that nothing is known about; to use it is unsupported.
+
+    Attributes:
+        why: where it comes from.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """A cached block of a group, the one with that place in the request; -1 is the null block."""
+
+    place: Term
+
+
+NULL = Block(-1)
+
+
+@dataclass(frozen=True)
+class Key:
+    """The hash under which the block at a place of the request is cached."""
+
+    place: Term
+
+
+@dataclass(eq=False)
+class Listing:
+    """A list, by its items or, of any length, by the item at the arbitrary position.
+
+    Attributes:
+        items: the items, None where only one is known.
+        length: how many there are; of ``items``, their number.
+        cell: the item at `Arithmetic.position`, if the list is longer than that.
+        same: what all items are, if they are.
+    """
+
+    items: list[Any] | None
+    length: Term = 0
+    cell: Any = Unknown("an item that is beyond the end of its list")
+    same: Any = None
+    born: int = 0
+
+    def size(self) -> Term:
+        """How many items there are."""
+        return self.length if self.items is None else len(self.items)
+
+
+@dataclass(frozen=True)
+class Items:
+    """What can be iterated and indexed, and does not change.
+
+    Attributes:
+        length: how many items there are, at least 0.
+        at: the item at a place from 0 on.
+        python_type: the type that it has for the function.
+        lists: the lists that the items are read from.
+    """
+
+    length: Term
+    at: Callable[[Term], Any]
+    python_type: type = object
+    lists: tuple["Listing", ...] = ()
+
+
+@dataclass(eq=False)
+class Record:
+    """An object by its attributes; methods and the like are those of its class.
+
+    Attributes:
+        python_type: its class.
+        attributes: those of the instance. What is not among them cannot be read.
+        made: whether the function made it, so that it may set attributes.
+    """
+
+    python_type: type
+    attributes: dict[str, Any] = field(default_factory=dict)
+    made: bool = False
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A function that is described, instead of executed. It takes the machine first."""
+
+    apply: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A function with its first argument."""
+
+    function: Any
+    receiver: Any
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is an integer and no truth value."""
+    return isinstance(value, Number) or type(value) is int
+
+
+def is_truth(value: Any) -> bool:
+    """Whether it is a truth value."""
+    return isinstance(value, (bool, Truth))
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """Whether two values are certainly the same one."""
+    if isinstance(left, (Number, Truth)) and isinstance(right, (Number, Truth)):
+        return type(left) is type(right) and left.key == right.key
+    if isinstance(left, (Block, Key)) and isinstance(right, (Block, Key)):
+        return type(left) is type(right) and is_same(left.place, right.place)
+    if isinstance(left, Unknown) and isinstance(right, Unknown):
+        return True
+    if isinstance(left, (int, str)) and isinstance(right, (int, str)):
+        return type(left) is type(right) and left == right
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(is_same, left, right))
+    return left is right
+
+
+def type_of(value: Any) -> type | None:
+    """The type that a value has for the function; None if that is not modelled."""
+    if isinstance(value, (Items, Record)):
+        return None if value.python_type is object else value.python_type
+    if isinstance(value, Listing):
+        return list
+    if is_truth(value):
+        return bool
+    if is_number(value):
+        return int
+    return type(value) if value is None or isinstance(value, (str, tuple)) else None

@@ -1,0 +1,17 @@
+"""A program that proves statements about the target at a path, and prints what is known of them."""
+
+import json
+import sys
+
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker.unbounded import names, settled
+
+root, *wanted = sys.argv[1:]
+sys.path.insert(0, root)
+subject = VllmSubject(frozenset())
+found = {
+    name: settled(subject, {"name": name, "seconds": 300.0})
+    for name in names(subject)
+    if not wanted or name in wanted
+}
+print(json.dumps(found))

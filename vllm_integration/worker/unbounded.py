@@ -1,0 +1,322 @@
+"""vLLM's own functions, proved for all sizes, lengths and cache contents.
+
+Each statement is put to `proofs.unbounded`. The function then runs natively on many values, which
+must agree with what is proved; and what fails is a counterexample only if it shows there.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from hitproof.conformance.checks.lookup import judge_answer
+from hitproof.conformance.checks.spaces import space_of
+from hitproof.conformance.exploration.explorer import replay
+from hitproof.conformance.findings.evidence import LookupEvidence
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.failures import CannotJudge, InternalError
+from hitproof.proofs.unbounded.lookups import AnyLookup
+from hitproof.proofs.unbounded.proving import Proof, Statement, Verdict, prove
+from hitproof.proofs.unbounded.skipping import AnySkipping, skips_right
+from hitproof.proofs.unbounded.source import Unsupported, literals
+from hitproof.proofs.unbounded.terms import Arithmetic
+from hitproof.proofs.unbounded.values import NULL, Listing, Record
+from hitproof.spec.claims import Status
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.hits import required_run
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.terms import Blocks, Formula
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
+from hitproof.vllm_integration.adapter.parts import Parts
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+
+_AGREEING = 150
+"""On how many values a function runs beside its proof."""
+
+_TRIES = 4000
+"""On how many values it runs to show what fails."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A known fault, with the exact condition under which a lookup is not affected.
+
+    Attributes:
+        cause: the title of the fault in ``survey/faults.toml``.
+        spares: whether a valid hit that ends at a block is served all the same.
+    """
+
+    cause: str
+    spares: Callable[[BlockGeometry, Blocks], Formula]
+
+
+_DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[Departure, ...]] = {
+    (GroupKind.SLIDING_WINDOW, True): (
+        Departure(
+            "With EAGLE, boundaries near the start of a request are lost where blocks are smaller "
+            "than the alignment",
+            lambda shape, hit: (shape.segment == 1) | (hit >= shape.tail),
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of one statement.
+
+    Attributes:
+        status: proved for all lengths, refuted by values, or inconclusive.
+        detail: what fails, with the values, or why nothing is known.
+        outside: the causes of known divergences, outside of which it is proved.
+        evidence: the counterexample, where it is one of a lookup.
+        proof: the proof.
+    """
+
+    status: Status
+    detail: str = ""
+    outside: tuple[str, ...] = ()
+    evidence: LookupEvidence | None = None
+    proof: Proof | None = None
+
+
+def names(subject: VllmSubject) -> list[str]:
+    """The statements about the target, each by its name."""
+    del subject
+    lookups = [
+        f"lookup {kind}{' eagle' if eagle else ''}"
+        for kind in GroupKind
+        for eagle in (False, True)
+        if not (eagle and kind is GroupKind.CHUNKED_LOCAL)  # vLLM asserts that there is none
+    ]
+    return [*(f"skipped {kind}" for kind in GroupKind), *lookups]
+
+
+def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
+    """Prove the statement of that name, or refute it by values."""
+    what, kind, *eagle = name.split()
+    if what == "skipped":
+        return _settle_skipping(subject, GroupKind(kind), seconds)
+    return _LookupOfKind(subject, GroupKind(kind), bool(eagle)).settle(seconds)
+
+
+class _LookupOfKind:
+    """The lookup of one kind of group, of any sizes."""
+
+    def __init__(self, subject: VllmSubject, kind: GroupKind, eagle: bool) -> None:
+        self._subject = subject
+        self._parts: Parts = subject.parts
+        self._kind = kind
+        self._eagle = eagle
+        self._manager = self._parts.manager_class(kind)
+        self._function = attribute(self._manager, "find_longest_cache_hit")
+
+    def settle(self, seconds: float) -> Outcome:
+        """Prove it, or prove it but for known divergences, or refute it."""
+        proof = prove(self._statement, seconds)
+        if proof.verdict is Verdict.INCONCLUSIVE:
+            return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
+        known: tuple[Departure, ...] = ()
+        first = proof
+        if proof.verdict is Verdict.FAILED:
+            known = _DEPARTURES.get((self._kind, self._eagle), ())
+            if known:
+                proof = prove(lambda here: self._statement(here, known), seconds)
+        causes = tuple(each.cause for each in known)
+        if proof.verdict is Verdict.PROVED:
+            for evidence in self._natively(random.Random(0), {}, _AGREEING):
+                if not self._is_known(evidence, known):
+                    raise InternalError(f"a proved lookup is wrong: {evidence}")
+            return Outcome(Status.PROVED, outside=causes, proof=proof)
+        sizes = proof.sizes or first.sizes
+        for evidence in self._natively(random.Random(1), sizes, _TRIES):
+            if not self._is_known(evidence, known):
+                detail = f"{proof.detail}, with {evidence.configuration}"
+                return Outcome(Status.REFUTED, detail, causes, evidence, proof)
+        detail = f"{proof.detail or first.detail}; no values were found that show it"
+        return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
+
+    def _statement(self, here: Arithmetic, known: tuple[Departure, ...] = ()) -> Statement:
+        any_ = AnyLookup(here, self._kind, self._eagle)
+        window, chunk = (None if each is None else 2 for each in (any_.window, any_.chunk))
+        of_group = Group(self._kind, 1, window, self._eagle, chunk)
+        fields = {
+            "block_size": any_.block_size,
+            "sliding_window": any_.window,
+            "attention_chunk_size": any_.chunk,
+        }
+        pool = {
+            "null_block": NULL,
+            "hash_block_size": any_.block_size,
+            "get_cached_block": any_.get_cached_block(),
+        }
+        spec = type(self._parts.spec(of_group))
+        values = {
+            "block_hashes": any_.hashes,
+            "max_length": any_.max_length,
+            "kv_cache_group_ids": Listing([0]),
+            "block_pool": Record(self._parts.pools.BlockPool, pool),
+            "kv_cache_spec": Record(spec, {n: v for n, v in fields.items() if v is not None}),
+            "drop_eagle_block": self._eagle,
+            "use_eagle": self._eagle,
+            "alignment_tokens": any_.alignment,
+        }
+        where = f"{self._manager.__name__}.find_longest_cache_hit"
+        keywords = spelled(self._function, arguments(self._function, values, where))
+        spared = tuple(each.spares(any_.shape, any_.other) for each in known)
+        premises = (*any_.premises, *spared)
+        if self._kind is GroupKind.SLIDING_WINDOW:
+            # A window of one token reads nothing before it, and no model has one.
+            premises = (*premises, any_.window >= 2)
+        return Statement(
+            self._function, keywords, premises, any_.conclusions, any_.shapes, any_.sizes
+        )
+
+    def _is_known(self, evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
+        """Whether the hit that is due is one that a known divergence loses."""
+        configuration = evidence.configuration
+        assert isinstance(configuration, Configuration)
+        hit = evidence.spec_hit // configuration.group.block_size
+        return any(each.spares(configuration.shape, hit) is False for each in known)
+
+    def _natively(
+        self, chance: random.Random, sizes: Mapping[str, int], tries: int
+    ) -> Iterator[LookupEvidence]:
+        """What is wrong where the real function runs, on sizes like these and on others."""
+        function = getattr(self._function, "__func__", self._function)
+        numbers = literals(function) if isinstance(function, FunctionType) else set()
+        for number in range(tries):
+            near = sizes if number % 2 else {}
+            configuration, max_length = self._chosen(chance, near, numbers)
+            cached = _some_blocks(chance, configuration, max_length)
+            evidence = self._judged(configuration, max_length, cached)
+            if evidence is not None:
+                yield evidence
+
+    def _chosen(
+        self, chance: random.Random, sizes: Mapping[str, int], numbers: set[int]
+    ) -> tuple[Configuration, int]:
+        """A configuration, and how many tokens may be served: small, or next to a number."""
+        marks = [each + apart for each in numbers if 2 < each < 1000 for apart in (0, 1, 2)]
+
+        def size(least: int, most: int, given: int | None = None) -> int:
+            if given is not None and chance.random() < 0.8:
+                return max(least, given)
+            return (
+                chance.choice(marks)
+                if marks and chance.random() < 0.2
+                else (chance.randint(least, most))
+            )
+
+        block_size = size(1, 4, sizes.get("block_size"))
+        chunked, window = (
+            self._kind is GroupKind.CHUNKED_LOCAL,
+            self._kind is GroupKind.SLIDING_WINDOW,
+        )
+        given = sizes.get("alignment", 0) // block_size or None
+        segment = 1 if chunked else size(1, 4, given)
+        blocks = size(1, 12, sizes.get("max_length", 0) // block_size or None)
+        by_segment = segment * block_size * size(1, 3) + chance.randint(0, 2)
+        widths = (size(2, 4 * block_size), by_segment, chance.choice([2, blocks * block_size]))
+        group = Group(
+            self._kind,
+            block_size,
+            max(
+                2,
+                chance.choice(widths)
+                if sizes.get("window") is None
+                else (size(2, 4 * block_size, sizes["window"])),
+            )
+            if window
+            else None,
+            self._eagle,
+            block_size * size(1, 4) if chunked else None,
+        )
+        bound = blocks + chance.randint(0, 3)  # there may be more hashes than may be served
+        configuration = Configuration(1, bound, segment * block_size, group, block_size)
+        return configuration, blocks * block_size + chance.choice([0, block_size - 1])
+
+    def _judged(
+        self, configuration: Configuration, max_length: int, cached: frozenset[int]
+    ) -> LookupEvidence | None:
+        """What is wrong with the real lookup's answer."""
+        policy = LookaheadHorizon.CAPPED
+        lookup = self._subject.lookup(configuration)
+        space = space_of(configuration, lookup, max_length, policy)
+        state = frozenset((0, block) for block in cached)
+        answer = replay(space, lookup, max_length, state)
+        return judge_answer(configuration, lookup, max_length, policy, state, answer)
+
+
+def _some_blocks(
+    chance: random.Random, configuration: Configuration, max_length: int
+) -> frozenset[int]:
+    """Blocks that are cached: those of some hit, most, or any."""
+    bound = max_length // configuration.group.block_size
+    every = range(configuration.num_blocks)
+    density = chance.choice([0.5, 0.8, 0.95, 1.0])
+    some = {block for block in every if chance.random() < density}
+    if chance.random() < 0.5:
+        segment = configuration.shape.segment
+        boundary = chance.randint(0, bound // segment) * segment
+        run = set(required_run(configuration.shape, boundary)) if boundary else set()
+        some = run if chance.random() < 0.5 else run | {b for b in some if chance.random() < 0.5}
+    return frozenset(some).intersection(every)
+
+
+def _settle_skipping(subject: VllmSubject, kind: GroupKind, seconds: float) -> Outcome:
+    """Prove ``get_num_skipped_tokens`` of a kind."""
+    parts = subject.parts
+    manager = parts.manager_class(kind)
+
+    def state(here: Arithmetic) -> Statement:
+        any_ = AnySkipping(here, kind)
+        fields = {"sliding_window": any_.limit, "attention_chunk_size": any_.limit}
+        own = Record(manager, fields | {"extra_retained_tokens": any_.extra})
+        function = attribute(manager, "get_num_skipped_tokens")
+        values = {"self": own, "num_computed_tokens": any_.computed}
+        where = f"{manager.__name__}.get_num_skipped_tokens"
+        keywords = spelled(function, arguments(function, values, where))
+        return Statement(function, keywords, (), any_.conclusions, sizes=any_.sizes)
+
+    proof = prove(state, seconds)
+    if proof.verdict is Verdict.INCONCLUSIVE:
+        return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
+    chance = random.Random(0)
+    failed = proof.verdict is Verdict.FAILED
+    for number in range(_TRIES if failed else _AGREEING):
+        limit = chance.randint(1, 12)
+        computed = chance.randint(1, 40)
+        if failed and number == 0:
+            computed = proof.sizes["computed"]
+            limit = proof.sizes.get("window", proof.sizes.get("chunk", limit))
+        window, chunked = kind is GroupKind.SLIDING_WINDOW, kind is GroupKind.CHUNKED_LOCAL
+        group = Group(kind, 1, limit if window else None, False, limit if chunked else None)
+        configuration = Configuration(1, 1, 1, group, 1)
+        made = parts.manager(manager, configuration, parts.pool(configuration))
+        skipped = made.get_num_skipped_tokens(computed)
+        of_kind = limit if window or chunked else None
+        if not all(skips_right(kind, computed, skipped, t, of_kind) for t in range(computed)):
+            if not failed:
+                raise InternalError(f"proved, but wrong: {group} skips {skipped} of {computed}")
+            detail = f"{proof.detail}: {group} skips {skipped} of {computed}"
+            return Outcome(Status.REFUTED, detail, proof=proof)
+    if failed:
+        detail = f"{proof.detail}; no values were found that show it"
+        return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
+    return Outcome(Status.PROVED, proof=proof)
+
+
+def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """The operation: what is known of the statement ``name``."""
+    try:
+        outcome = settle(subject, message["name"], message["seconds"])
+    except (CannotJudge, Unsupported) as error:
+        outcome = Outcome(Status.INCONCLUSIVE, str(error))
+    return {
+        "status": outcome.status,
+        "detail": outcome.detail,
+        "outside": list(outcome.outside),
+        "evidence": None if outcome.evidence is None else outcome.evidence.as_json(),
+    }
