@@ -86,7 +86,12 @@ class Part:
 
 def compare(frozen: Facts, now: Facts, slack: float = 1.0) -> tuple[list[str], list[str]]:
     """The losses and the gains, one sentence each."""
-    losses, gains = [], [f"gained: {fact}" for fact in now if fact not in frozen]
+    losses = []
+    gains = [
+        f"gained: {fact}: {value}" if isinstance(value, str) else f"gained: {fact}"
+        for fact, value in now.items()
+        if fact not in frozen
+    ]
     for fact, before in frozen.items():
         after = now.get(fact)
         if after is None:

@@ -38,6 +38,7 @@ _CLAIM = "lookup_returns_longest_valid_hit"
         ({"a": "known"}, {"a": "new"}, 1, ["changed: a: new, was known"], []),
         ({"a": "known"}, {"a": 1}, 1, ["changed: a: 1, was known"], []),
         ({}, {"a": 1}, 1, [], ["gained: a"]),
+        ({}, {"a": "known"}, 1, [], ["gained: a: known"]),
         ({"a": 1}, {"a": 0.96}, 1.05, [], []),
         ({"a": 1}, {"a": 0.94}, 1.05, ["less: a: 0.94, was 1"], []),
     ],
