@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
@@ -14,6 +14,8 @@ from hitproof.conformance.histories.schema import (
 )
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
+
+_T = TypeVar("_T")
 
 _BRANCH = 1000
 
@@ -27,23 +29,24 @@ def shrink(history: History, shows: Callable[[History], bool], budget: int = 3_0
     Removes steps, requests, tokens, features and groups, one or many at a time, until nothing
     more can be removed or ``budget`` histories were tried. Every subset of the steps is a history.
     """
-    tries = _Tries(shows, budget)
+    tries = Tries(shows, budget)
     history = _renamed(history, tries)
     while True:
         before = history
-        for reduced in (_fewer_steps, _simpler):
-            history = reduced(history, tries)
+        history = simplest(_fewer_steps(history, tries), _simplifications, tries)
         if history == before or tries.left <= 0:
             return replace(_renamed(history, tries, at_least=1), about=history.about)
 
 
-class _Tries:
-    def __init__(self, shows: Callable[[History], bool], budget: int) -> None:
+class Tries(Generic[_T]):
+    """Candidates that are tried for whether they still show it, so many at most."""
+
+    def __init__(self, shows: Callable[[_T], bool], budget: int) -> None:
         self._shows = shows
         self.left = budget
 
-    def shows(self, make: Callable[[], History], than: History) -> History | None:
-        """The candidate, if it differs from ``than``, the last history, and still shows it."""
+    def shows(self, make: Callable[[], _T], than: _T) -> _T | None:
+        """The candidate, if it differs from ``than``, the last one, and still shows it."""
         if self.left <= 0:
             return None
         try:
@@ -56,7 +59,22 @@ class _Tries:
             return None
 
 
-def _fewer_steps(history: History, tries: _Tries) -> History:
+def simplest(
+    shown: _T, simplifications: Callable[[_T], Iterator[Callable[[], _T]]], tries: Tries[_T]
+) -> _T:
+    """What is left of ``shown`` when no simplification shows it any more: the first is taken."""
+    going = True
+    while going and tries.left > 0:
+        going = False
+        for make in simplifications(shown):
+            smaller = tries.shows(make, shown)
+            if smaller is not None:
+                shown, going = smaller, True
+                break
+    return shown
+
+
+def _fewer_steps(history: History, tries: Tries[History]) -> History:
     size = len(history.steps)
     while size:
         start = len(history.steps) - size
@@ -67,19 +85,6 @@ def _fewer_steps(history: History, tries: _Tries) -> History:
             history = history if smaller is None else smaller
             start -= size
         size //= 2
-    return history
-
-
-def _simpler(history: History, tries: _Tries) -> History:
-    """Take the first simplification that still shows it, repeatedly."""
-    going = True
-    while going and tries.left > 0:
-        going = False
-        for make in _simplifications(history):
-            smaller = tries.shows(make, history)
-            if smaller is not None:
-                history, going = smaller, True
-                break
     return history
 
 
@@ -213,7 +218,7 @@ def _simpler_requests(request: RequestInput) -> Iterator[_Changes]:
                 yield {part: tokens[:-less]}
 
 
-def _renamed(history: History, tries: _Tries, at_least: int = 0) -> History:
+def _renamed(history: History, tries: Tries[History], at_least: int = 0) -> History:
     """Token ids that count up, and branch only where requests do: easy to read, and the same."""
     if any(request.images or request.embeddings for request in history.requests.values()):
         return history

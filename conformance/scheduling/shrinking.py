@@ -1,14 +1,22 @@
 """The smallest scheduler history that still shows something."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from functools import partial
 from typing import Any
 
-from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
-from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.histories.workloads import Arrival, Reset, SchedulerHistory
+from hitproof.conformance.playing.shrinking import Tries, simplest
 
-_PLAIN = Deployment.__dataclass_fields__
+_TOGETHER: dict[str, tuple[str, ...]] = {
+    "speculative_method": ("num_speculative_tokens", "num_mtp_modules"),
+    "grammar_steps": ("valid_drafts",),
+    "session": ("open_steps",),
+    "past_end": ("stop",),
+    "invalid_blocks": ("invalid_steps",),
+    "loads": ("load_fails", "load_steps", "invalid_blocks", "invalid_steps"),
+}
+"""Fields without meaning once the first is at its default."""
 
 
 def shrink(
@@ -19,22 +27,16 @@ def shrink(
     Removes requests, tokens and features until nothing more can be removed or ``budget`` histories
     were tried.
     """
-    going = True
-    while going and budget > 0:
-        going = False
-        for make in _simplifications(history):
-            if budget <= 0:
-                break
-            try:
-                candidate = make()
-                budget -= 1
-                found = candidate != history and shows(candidate)
-            except (ValueError, CannotJudge):  # no history, or none that the target can have
-                continue
-            if found:
-                history, going = candidate, True
-                break
-    return history
+    return simplest(history, _simplifications, Tries(shows, budget))
+
+
+def _plainer(item: Any) -> Iterator[dict[str, Any]]:
+    """Each field that is not at its default, put there, with those that go with it."""
+    defaults = {each.name: each.default for each in fields(item) if each.default is not MISSING}
+    for name, default in defaults.items():
+        if getattr(item, name) != default:
+            names = (name, *_TOGETHER.get(name, ()))
+            yield {each: defaults[each] for each in names}
 
 
 def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], SchedulerHistory]]:
@@ -64,19 +66,17 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
         yield partial(_with, history, groups=without, num_mtp_modules=1, **plain_drafts)
         if deployment.num_speculative_tokens > 1:
             yield partial(_with, history, num_speculative_tokens=1, num_mtp_modules=1)
-    for name, plain in _PLAIN.items():
-        if name not in ("groups", "num_gpu_blocks", "max_model_len", "max_num_batched_tokens"):
-            value = plain.default
-            if getattr(deployment, name) != value:
-                yield partial(_with, history, **{name: value})
+    for changes in _plainer(deployment):
+        yield partial(_with, history, **changes)
     for place, each in enumerate(history.resets):
         others = history.resets[:place], history.resets[place + 1 :]
         yield partial(replace, history, resets=sum(others, ()))
-        for name in ("reset_running_requests", "reset_connector", "connector_refuses"):
-            plainer = replace(each, **{name: False})
+        for changes in _plainer(each):
+            plainer: Reset = replace(each, **changes)
             yield partial(replace, history, resets=(*others[0], plainer, *others[1]))
-    if deployment.encoder is not None and deployment.encoder.ec_connector:
-        yield partial(_with, history, encoder=replace(deployment.encoder, ec_connector=False))
+    if deployment.encoder is not None:
+        for changes in _plainer(deployment.encoder):
+            yield partial(_with, history, encoder=replace(deployment.encoder, **changes))
     images = (image.identifier for each in requests.values() for image in each.images)
     for identifier in dict.fromkeys(images):
         yield partial(replace, history, requests=_without_image(requests, identifier))
@@ -102,50 +102,18 @@ def _with(history: SchedulerHistory, **changes: Any) -> SchedulerHistory:
 
 
 def _simpler(request: Arrival) -> Iterator[Arrival]:
-    if request.aborted is not None:
-        yield replace(request, aborted=None)
-    if request.arrives:
-        yield replace(request, arrives=0)
-    if request.accepted:
-        yield replace(request, accepted=())
-    if request.skip_reading_prefix_cache:
-        yield replace(request, skip_reading_prefix_cache=False)
-    for place in range(len(request.images)):
-        yield replace(request, images=request.images[:place] + request.images[place + 1 :])
-    for place in range(len(request.embeddings)):
-        fewer = request.embeddings[:place] + request.embeddings[place + 1 :]
-        yield replace(request, embeddings=fewer)
-    if request.grammar_steps is not None:
-        yield replace(request, grammar_steps=None, valid_drafts=())
-        if request.grammar_steps:
-            yield replace(request, grammar_steps=0)
-    if request.valid_drafts:
-        yield replace(request, valid_drafts=())
-    if request.open_steps:
-        yield replace(request, open_steps=0)
-    if request.min_tokens:
-        yield replace(request, min_tokens=0)
-    if request.session is not None:
-        yield replace(request, session=None, open_steps=0)
-    if request.past_end:
-        yield replace(request, past_end=(), stop=False)
-        if len(request.past_end) > 1:
-            yield replace(request, past_end=request.past_end[:-1])
-    if request.stop:
-        yield replace(request, stop=False)
-    if request.send_steps is not None:
-        yield replace(request, send_steps=None)
-    if request.load_fails:
-        yield replace(request, load_fails=False)
-    if request.invalid_blocks:
-        fewer_invalid = request.invalid_blocks[1:]
-        when = request.invalid_steps if fewer_invalid else None
-        yield replace(request, invalid_blocks=fewer_invalid, invalid_steps=when)
-    if request.invalid_steps is not None:
-        yield replace(request, invalid_steps=None)
-    if request.loads:
-        plain = replace(request, invalid_blocks=(), invalid_steps=None)
-        yield replace(plain, loads=0, load_fails=False, load_steps=None)
+    for changes in _plainer(request):
+        yield replace(request, **changes)
+    for name in ("images", "embeddings"):
+        values = getattr(request, name)
+        for place in range(len(values)):
+            yield replace(request, **{name: values[:place] + values[place + 1 :]})
+    if request.grammar_steps:
+        yield replace(request, grammar_steps=0)
+    if len(request.past_end) > 1:
+        yield replace(request, past_end=request.past_end[:-1])
+    if len(request.invalid_blocks) > 1:
+        yield replace(request, invalid_blocks=request.invalid_blocks[1:])
     for part in ("output", "prompt"):
         tokens = getattr(request, part)
         for less in (len(tokens) // 2, 1):
