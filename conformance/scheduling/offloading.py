@@ -41,6 +41,7 @@ class Offloading(ConnectorTransfers):
         self._delay, self._device = connector.delay, content.store
         self._memory = ContentStore()
         self._copies: list[tuple[int, HostCopy]] = []
+        self._stored: list[HostCopy] = []
         self._reported: set[tuple[bool, int]] = set()
         self._keys = KeyedContent(
             engine, requests, DueEntries(engine, requests), self._memory, _signature
@@ -77,13 +78,21 @@ class Offloading(ConnectorTransfers):
         done = [copy for since, copy in self._copies if since <= last]
         self._copies = [each for each in self._copies if each[0] > last]
         for copy in done:
-            self._copy(copy)
+            if copy.loads is not None:
+                self._copy(copy)
+        self._stored = [copy for copy in done if copy.loads is None]
         self._reported |= {(each.loads is None, each.number) for each in done}
         loaded = [name for each in done for name in each.loads or ()]
         self._waited.update(loaded)
         stored = tuple(each.number for each in done if each.loads is None)
         read = tuple(each.number for each in done if each.loads is not None)
         return HostResult(done=stored, read=read, loaded=tuple(loaded))
+
+    def sampled(self) -> None:
+        """See `ConnectorTransfers`."""
+        for copy in self._stored:
+            self._copy(copy)
+        self._stored = []
 
     def taken_up(self, result: HostResult) -> None:
         """See `ConnectorTransfers`."""

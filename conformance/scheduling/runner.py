@@ -205,6 +205,8 @@ class ModelRunner:
         """Sample the tokens of a step that ran, under the ``masks`` of grammars, into ``done``."""
         for each in plan.scheduled:
             self._sample(each, done, not plan.skips_drafts, masks.get(each.request))
+        if self._transfers is not None:
+            self._transfers.sampled()
 
     def constrained(self, plan: Plan) -> dict[str, Constrained]:
         """The requests with grammars for which a step is about to sample."""

@@ -187,6 +187,12 @@ class ConnectorTransfers:
             sent=tuple(each.request for each in sent),
         )
 
+    def sampled(self) -> None:
+        """The step has sampled, and states are as the accepted drafts leave them.
+
+        vLLM: only then ``wait_for_save`` starts to store, where there are drafts.
+        """
+
     def taken_up(self, result: HostResult) -> None:
         """The scheduler has heard of what was reported."""
         for each in self._under_way:

@@ -86,6 +86,40 @@ def test_what_is_loaded_elsewhere_is_seen(blocks: tuple[int, ...]) -> None:
     assert seen(STORED, replace(LOADED, blocks=blocks)) == (set(), {Code.OTHER_CONTENT_READ})
 
 
+@pytest.mark.parametrize(
+    ("block", "wrong"), [(2, []), (3, []), (4, [Code.KEY_NAMES_OTHER_CONTENT])]
+)
+def test_a_state_is_stored_as_accepted_drafts_leave_it(block: int, wrong: list[Code]) -> None:
+    engine = EngineConfiguration(
+        (Group(GroupKind.MAMBA, SIZE),), 20, SIZE, 64, num_speculative_tokens=1
+    )
+    arrivals = {"a": Arrival(PROMPT[:7], (90, 91, 92), accepted=(1,))}
+    requests = {name: each.request for name, each in arrivals.items()}
+    prefixes = Prefixes(requests, SIZE, 0)
+    judge = Judge(engine, requests, prefixes, JudgedPolicies())
+    content = ContentModel(
+        engine, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
+    )
+    connector = Connector(offloads=9)
+    offloading = Offloading(engine, connector, arrivals, requests, content)
+    deployment = Deployment(engine.groups, 20, 64, 64, connector=connector)
+    runner = ModelRunner(engine, arrivals, content, about(deployment), transfers=offloading)
+    pool = PoolState({}, 0, frozenset(range(1, 20)))
+    prompt = Scheduled("a", 0, 7, 0, ((1, 2, 3),), whole=True, first=True)
+    decode = Scheduled("a", 7, 2, 1, ((4,),), whole=False, first=False)
+    stored = HostCopy(0, (block,), (5,))
+    for plan in (
+        Plan((prompt,), transfers=Transfers({}, {})),
+        Plan((decode,), transfers=Transfers({}, {}, (stored,))),
+    ):
+        done, misread = runner.execute(plan, pool)
+        assert not misread
+        runner.sample(plan, done, {})
+        list(runner.taken_up(done, done.sampled))
+    keys = {(0, prefixes.name("a", 8)): (5,)}
+    assert [Code(each.signature.code) for each in offloading.wrong_keys(keys)] == wrong
+
+
 def test_what_is_read_before_it_is_there_is_seen() -> None:
     _, read = seen(STORED, LOADED, delay=2)
     assert read == {Code.OTHER_CONTENT_READ}
