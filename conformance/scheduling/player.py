@@ -184,7 +184,8 @@ class _Player:
                 return not self._is_stuck(plan)
         elif not self._in_flight:
             self._judge_rest()
-            if self._sessions and self._scheduler.unfinished() and not self.outcome.ended:
+            waits = self._sessions and self._pause is None and self._scheduler.unfinished()
+            if waits and not self.outcome.ended:
                 return not self._is_stuck(Plan(()))  # to the engine, there is nothing to do
             more = bool(self._waiting or self._resets) or self._pause is not None
             return (more or self._sessions.idle > 0) and not self.outcome.ended
@@ -349,7 +350,8 @@ class _Player:
         self._count_lookups(plan)
         for each in plan.scheduled:
             life = self.outcome.lives[each.request]
-            if each.whole and self._skips(each.request) and each.start:
+            goes_on = life.hit is None and each.request != self._sessions.inputs(each.request)[0]
+            if each.whole and self._skips(each.request) and each.start and not goes_on:
                 self._add(_read_though_skipping(each))
             self._allocated += sum(map(len, each.blocks))
             if life.hit is None:

@@ -479,6 +479,17 @@ def test_a_session_goes_on_with_what_counts(fault: str, defects: set[str]) -> No
         assert [life.hit for life in outcome.lives.values()] == [0, 12, 18, 12]
 
 
+def test_a_session_that_skips_reading_the_cache_goes_on_with_what_it_holds() -> None:
+    roomy = replace(DEPLOYMENT, max_num_seqs=2)
+    inputs = {n: replace(e, skip_reading_prefix_cache=True) for n, e in INPUTS.items()}
+    outcome = play(SchedulerHistory(roomy, inputs), Subject())
+    assert not outcome.causes, outcome.causes
+    assert [life.hit for life in outcome.lives.values()] == [0, 12, 18, 0]
+    outcome = play(SchedulerHistory(roomy, inputs), Subject("reads"))
+    found = {str(found.signature.defect) for found in outcome.causes}
+    assert found == {"hit-for-skipping-request"}
+
+
 @pytest.mark.parametrize(
     ("fault", "defects"),
     [
@@ -725,6 +736,15 @@ def test_nothing_is_computed_while_the_engine_is_paused(fault: str, defects: set
     outcome = play(history, Subject(fault))
     assert {str(found.signature.defect) for found in outcome.causes} == defects
     assert {life.ended for life in outcome.lives.values()} == {"finished"}
+
+
+def test_a_session_waits_for_a_pause_to_end() -> None:
+    roomy = replace(DEPLOYMENT, max_num_seqs=2)
+    for at in range(1, 12):
+        history = SchedulerHistory(roomy, INPUTS, pauses=(Pause(at, 9),))
+        outcome = play(history, Subject())
+        assert not outcome.causes, outcome.causes
+        assert {life.ended for life in outcome.lives.values()} == {"finished"}
 
 
 def test_a_paused_engine_comes_to_rest() -> None:
