@@ -300,6 +300,8 @@ class _Player:
         copies = self._tiers is not None and self._is_copying
         defers = self._transfers is not None and self._scheduler.batches > 1
         busy = copies or self._is_transferring or (defers and self._in_flight)
+        # The next plan begins to transfer what has just ended.
+        busy = busy or (self._transfers is not None and self._step - 1 in self._ended.values())
         return not busy and not self._scheduler.loading()
 
     def _reset(self, wanted: Reset) -> None:

@@ -20,6 +20,7 @@ from hitproof.conformance.histories.workload_json import (
 )
 from hitproof.conformance.histories.workloads import (
     Arrival,
+    Connector,
     Deployment,
     Layers,
     Pause,
@@ -171,6 +172,19 @@ def test_what_is_accepted_past_a_stop_is_no_input(release: str, found: list[str]
         "b": Arrival((*first.kept, *range(200, 220)), (105,), after="a", session="s"),
     }
     assert defects(played(release, drafting, requests))[:1] == found
+
+
+@pytest.mark.long
+@pytest.mark.release
+def test_a_reset_waits_for_the_transfer_of_what_has_just_ended() -> None:
+    """vLLM cannot reset then, and says so; the next plan begins the transfer."""
+    requests = {
+        "a": Arrival((1,), (2,), send_steps=1),
+        "b": Arrival((1,), (3,), arrives=1, after_reset=True),
+    }
+    report = played("0.33.0", replace(ATTENTION, connector=Connector()), requests)
+    assert not defects(report)
+    assert [life["ended"] for life in report.lives.values()] == ["finished"] * 2
 
 
 @pytest.mark.release
