@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hitproof.proofs.errors import PathError
 from hitproof.proofs.tests import unbounded_subjects as subjects
 from hitproof.proofs.unbounded.lookups import AnyLookup
 from hitproof.proofs.unbounded.machine import Path
@@ -160,7 +161,7 @@ def test_path_that_is_not_followed_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         return holds
 
     monkeypatch.setattr(Path, "decide", losing)
-    with pytest.raises(AssertionError, match="a path was not followed"):
+    with pytest.raises(PathError, match="a path was not followed"):
         on_numbers(subjects.between, anything)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from hitproof.proofs.errors import PathError
 from hitproof.proofs.unbounded import terms
 from hitproof.proofs.unbounded.loops import Again, Loops, PathEnds, Shapes
 from hitproof.proofs.unbounded.machine import Decisions, Machine, Path
@@ -134,11 +135,11 @@ def _ends(here: Arithmetic, statement: Statement, deadline: float) -> list[_End]
 
 
 def _check_complete(ends: Collection[Decisions], impossible: Collection[Decisions]) -> None:
-    """Raise `AssertionError` unless both answers to each question were followed, or impossible."""
+    """Raise `PathError` unless both answers to each question were followed, or impossible."""
     known = {end[:length] for end in ends for length in range(len(end) + 1)}
     for each in known:
         if each and (*each[:-1], not each[-1]) not in known | set(impossible):
-            raise AssertionError(f"a path was not followed: {each}")
+            raise PathError(f"a path was not followed: {each}")
 
 
 def _followed(here: Arithmetic, statement: Statement, path: Path, loops: Loops) -> _End:

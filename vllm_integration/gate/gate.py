@@ -5,22 +5,32 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+from hitproof.conformance.findings.evidence import LookupEvidence
+from hitproof.conformance.findings.footprints import Footprint
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.judge.policy_costs import costs
 from hitproof.conformance.ledger.ledger import Entry, judge
 from hitproof.conformance.ledger.records import Reach, Record, outside
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.spec.claims import Status
 from hitproof.spec.releases.fine import HitGranularity
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate.growth import held_start_ups, hold, reached
-from hitproof.vllm_integration.gate.obligations import histories, of_entries, tasks
+from hitproof.vllm_integration.gate.obligations import (
+    Obligation,
+    Task,
+    histories,
+    of_entries,
+    tasks,
+)
 from hitproof.vllm_integration.gate.policies import expected_value, held_against
 from hitproof.vllm_integration.gate.recall import Recall, Recalling
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.selection import EVERYTHING, Restricted, Wanted
-from hitproof.vllm_integration.gate.sessions import Session, Sessions
+from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
 from hitproof.vllm_integration.gate.store import Store
+from hitproof.vllm_integration.gate.unbounded import check_agreement, statements
 from hitproof.vllm_integration.sandbox.driver import Answers, Workers
 from hitproof.vllm_integration.targets.target import Target
 
@@ -184,11 +194,18 @@ def judged(
         )
         if reads:
             report.reads = reads.result()
+    if selection.is_all and not ends.ended:
+        report.unbounded = sessions.unbounded(statements(profile))
+        refuted = [each.evidence for each in report.unbounded if each.evidence is not None]
+        for found in refuted:
+            task, outcome = _refuting(found)
+            todo, settled = [*todo, task], [*settled, outcome]
     report.played = held_start_ups(report.played, of_profile)
     for task, outcome in zip(todo, settled, strict=True):
         report.obligations += filter(selection.has_obligation, outcome.obligations)
         if keep_facts:
             report.facts[task] = outcome.facts
+    check_agreement(report.unbounded, report.obligations)
     evidence = [
         (task, each)
         for task, outcome in zip(todo, settled, strict=True)
@@ -226,6 +243,16 @@ def judged(
             others,
         )
     return report
+
+
+def _refuting(evidence: LookupEvidence) -> tuple[Task, Outcome]:
+    """A counterexample to what is stated for all lengths, as what a check of its case finds."""
+    signature, configuration = evidence.signature, evidence.configuration
+    obligation = Obligation(
+        signature.claim, configuration, Status.REFUTED, 0, 0, "", (signature,), runs=1
+    )
+    outcome = Outcome([obligation], evidence=[evidence], footprints={signature: Footprint.of(())})
+    return Task(signature.claim, configuration), outcome
 
 
 class _Ends:

@@ -21,6 +21,7 @@ from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.reads import ReadsReport
 from hitproof.vllm_integration.gate.recall import Recall, Reused
 from hitproof.vllm_integration.gate.selection import Restricted
+from hitproof.vllm_integration.gate.unbounded import Unbounded
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -89,6 +90,7 @@ class Report:
         policies: the policies, and what the target is judged by; empty if they are not known.
         policies_detail: why the policies are not known.
         reads: what the target reads of its inputs.
+        unbounded: what is proved for all lengths; empty in a restricted run.
         facts: what the target did in each check, if that was asked for.
         played: every history that was replayed, on whole managers and schedulers.
         besides: those that `check` does not replay. What cannot be judged in them is left out.
@@ -111,6 +113,7 @@ class Report:
     policies: list[Standing] = field(default_factory=list)
     policies_detail: str = ""
     reads: ReadsReport = field(default_factory=ReadsReport)
+    unbounded: list[Unbounded] = field(default_factory=list)
     facts: dict[Task, list[Fact]] = field(default_factory=dict)
     played: list[Played] = field(default_factory=list)
     besides: frozenset[Play] = frozenset()

@@ -24,6 +24,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
 from hitproof.vllm_integration.gate.reads import ReadsReport
+from hitproof.vllm_integration.gate.unbounded import SECONDS, Unbounded
 from hitproof.vllm_integration.sandbox.driver import (
     Answers,
     EnvironmentFailure,
@@ -35,6 +36,9 @@ _CHECKS_TO_SHRINK = 2_000
 """Checks that are run to shrink the evidence of one finding."""
 _HISTORIES_TO_SHRINK = 400
 """Histories that are replayed to shrink one finding."""
+
+_PROOFS = 3
+"""Of the time for an answer, a proof has one part in so many; there may be two."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -93,6 +97,14 @@ class Session:
         except WorkerGone as gone:
             return ReadsReport(cannot=f"what the target reads cannot be found out: {gone}")
         return ReadsReport(answer["reads"], answer["varied"], accepted)
+
+    def unbounded(self, name: str) -> Unbounded:
+        """Put one statement to the target, for all lengths."""
+        seconds = min(SECONDS, self._timeout / _PROOFS)
+        try:
+            return Unbounded.from_answer(name, self.ask(op="unbounded", name=name, seconds=seconds))
+        except WorkerGone as gone:
+            return Unbounded(name, Status.INCONCLUSIVE, str(gone))
 
     def settle(self, task: Task, keep_facts: bool) -> Outcome:
         """Run one task; ``keep_facts`` asks for what the target did, too.
@@ -280,6 +292,10 @@ class Sessions:
     def reads(self, accepted: Mapping[str, str]) -> ReadsReport:
         """See `Session.reads`; others may be at work meanwhile."""
         return self._each(lambda session, names: session.reads(names), [accepted])[0]
+
+    def unbounded(self, names: Sequence[str]) -> list[Unbounded]:
+        """See `Session.unbounded`."""
+        return self._each(lambda session, name: session.unbounded(name), names)
 
     def settle(
         self,

@@ -41,6 +41,7 @@ def report_json(report: Report) -> dict[str, Any]:
         ],
         "policies_detail": report.policies_detail,
         "reads": report.reads.as_json(),
+        "unbounded": [each.as_json() for each in report.unbounded],
         "coverage": {
             "configurations": report.num_configurations,
             "paths": report.tasks_total(lambda o: o.paths),

@@ -18,6 +18,7 @@ from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.unbounded import proved_in_words
 from hitproof.vllm_integration.reports.causes import Cause, causes, classes_in_words
 from hitproof.vllm_integration.reports.lines import print_cited, print_fact, print_whole
 from hitproof.vllm_integration.reports.policies import print_costs, print_policy_change
@@ -56,6 +57,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
             console.print(f"accepted, but not read: {escape(name)}", highlight=False)
     _print_policies(report, console)
     _print_coverage(report, console)
+    for line in proved_in_words(report.unbounded) if report.unbounded else ():
+        console.print(escape(line), highlight=False)
     _print_left_out(report, console)
     _print_branches(report, console)
     _print_baseline(report, console)

@@ -30,6 +30,9 @@ another worker and goes on.
 ``check``                 Run the check of ``claim`` on ``configuration``. Gives ``statuses``,
                           ``paths``, ``states``, ``runs``, ``detail``, ``evidence``, ``footprints``
                           of its signatures; with ``facts`` also what the target did.
+``unbounded``             Prove the statement ``name`` for all lengths, in ``seconds``. Gives its
+                          ``status``, a ``detail``, the causes of known divergences ``outside`` of
+                          which it is proved, and ``evidence`` against it, or null.
 ``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``steps``,
                           ``lookups``, ``findings``, each with the ``cause`` that it is a
                           consequence of, the ``footprints`` of those without one, and why the

@@ -211,6 +211,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     monkeypatch.setattr(report, "CLAIMS", {claim: CLAIMS[claim] for claim in settled})
     monkeypatch.setattr(gate, "tasks", lambda *_: [by_entry[entry] for entry in wanted])
     monkeypatch.setattr(gate, "histories", lambda *_: [PLAIN])
+    monkeypatch.setattr(gate, "statements", lambda _: [])
     sharing = by_entry[("check_sharing", GroupKind.FULL_ATTENTION)].configuration
     hashes = tuple(
         replace(entry, configuration=sharing)
@@ -252,6 +253,7 @@ def judge_claims(monkeypatch: pytest.MonkeyPatch) -> JudgeClaims:
         monkeypatch.setattr(report, "CLAIMS", judged)
         monkeypatch.setattr(gate, "tasks", wanted)
         monkeypatch.setattr(gate, "histories", lambda *_: [PLAIN])
+        monkeypatch.setattr(gate, "statements", lambda _: [])
         monkeypatch.setattr("hitproof.vllm_integration.commands.check.load", known)
         words = ["check", "--quick", "--format", "json", *arguments]
         result = CliRunner().invoke(cli.app, [str(word) for word in words])

@@ -3,15 +3,31 @@
 import json
 import os
 import subprocess
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.subject.failures import InternalError
 from hitproof.spec.claims import Status
-from hitproof.vllm_integration.tests.conftest import Copy, release
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.obligations import Obligation
+from hitproof.vllm_integration.gate.unbounded import (
+    Unbounded,
+    check_agreement,
+    proved_in_words,
+    statements,
+)
+from hitproof.vllm_integration.tests.conftest import Copy, Judge, release
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 
+WINDOW = "lookup sliding_window"
+WINDOWS = Configuration(1, 3, 4, Group(GroupKind.SLIDING_WINDOW, 4, 9), 4)
 CAUSE = (
     "With EAGLE, boundaries near the start of a request are lost where blocks are smaller than the "
     "alignment"
@@ -39,7 +55,6 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
     assert outside == {"lookup sliding_window eagle": [CAUSE]}
 
 
-WINDOW = "lookup sliding_window"
 FAULTS = {
     "past block 100": (
         WINDOW,
@@ -74,3 +89,55 @@ def test_faults_past_any_bound_are_refuted_with_values(broken_copy: Copy, fault:
     found = settled(broken_copy("0.33.0", {old: new}), name)[name]
     assert found["status"] == Status.REFUTED, found["detail"]
     assert reaches(found["evidence"])  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.release
+@pytest.mark.long
+def test_check_reports_a_fault_past_any_bound(
+    broken_copy: Copy, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, old, new, _ = FAULTS["for a block size above 64"]
+    monkeypatch.setattr(gate, "statements", lambda _: [name])
+    code, report = judge(broken_copy("0.33.0", {old: new}))
+    assert code == 1
+    assert [(each["status"], each["bound"]) for each in report["unbounded"]] == [("refuted", None)]
+    found = {(each["claim"], each["signature"]["kind"]) for each in report["findings"]}
+    assert ("lookup_returns_longest_valid_hit", "mamba") in found
+
+
+# --- the gate
+
+
+def test_quick_profile_leaves_out_what_takes_long() -> None:
+    quick, default = (set(statements(each)) for each in (Profile.QUICK, Profile.DEFAULT))
+    assert default - quick == {WINDOW, f"{WINDOW} eagle"}
+
+
+@pytest.mark.parametrize(
+    ("outside", "configuration", "agrees"),
+    [
+        ((), WINDOWS, False),
+        ((CAUSE,), WINDOWS, True),
+        ((), replace(WINDOWS, ranks=(2, 1)), True),
+        ((), replace(WINDOWS, hash_block_size=2), True),
+        ((), replace(WINDOWS, group=replace(WINDOWS.group, eagle=True)), True),
+    ],
+)
+def test_what_is_proved_may_not_be_refuted_up_to_a_bound(
+    outside: tuple[str, ...], configuration: Configuration, agrees: bool
+) -> None:
+    claim = "lookup_returns_longest_valid_hit"
+    refuted = Obligation(claim, configuration, Status.REFUTED, 1, 1, "")
+    proved = Unbounded(WINDOW, Status.PROVED, outside=outside)
+    with nullcontext() if agrees else pytest.raises(InternalError, match="proved for all lengths"):
+        check_agreement([proved], [refuted])
+
+
+def test_what_is_not_proved_is_said_with_the_reason() -> None:
+    lambdas = Unbounded("lookup mamba", Status.INCONCLUSIVE, "Lambda (manager.py:7)")
+    shown = proved_in_words([Unbounded(WINDOW, Status.PROVED, outside=(CAUSE,)), lambdas])
+    assert shown == [
+        "proved for all lengths, sizes and cache contents: 1 of 2 statements about lookups and "
+        "skipped tokens (1 outside a known divergence)",
+        "  not proved for all lengths: lookup of mamba: Lambda (manager.py:7)",
+    ]

@@ -28,6 +28,7 @@ from hitproof.conformance.subject.failures import (
     raised,
     refusal_of,
 )
+from hitproof.spec.claims import Status
 from hitproof.vllm_integration.adapter.aliases import AliasError, take_up
 from hitproof.vllm_integration.adapter.overrides import OverrideError, put_in_place
 from hitproof.vllm_integration.adapter.subject import VllmSubject
@@ -307,6 +308,16 @@ def _simulate(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return simulate(subject, message)
 
 
+def _unbounded(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Prove a statement for all lengths; see `vllm_integration.worker.unbounded`."""
+    try:  # no other operation needs a solver
+        from hitproof.vllm_integration.worker.unbounded import settled
+    except ImportError as error:
+        lacking = f"{sys.executable} lacks the module {error.name!r}"
+        return {"status": Status.INCONCLUSIVE, "detail": lacking, "outside": [], "evidence": None}
+    return settled(subject, message)
+
+
 _Operation: TypeAlias = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]
 _FOUND_BY: dict[str, _Operation] = {
     "check": findings.of_evidence,
@@ -317,6 +328,7 @@ _OPERATIONS: dict[str, _Operation] = {
     "policies": _policies,
     "reads": reads.reads,
     "check": _check,
+    "unbounded": _unbounded,
     "replay": replay.judge_history,
     "abilities": replay.abilities,
     "lockstep": lockstep.lockstep,

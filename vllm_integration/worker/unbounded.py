@@ -16,6 +16,7 @@ from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, InternalError
+from hitproof.proofs.errors import PathError
 from hitproof.proofs.unbounded.lookups import AnyLookup
 from hitproof.proofs.unbounded.proving import Proof, Statement, Verdict, prove
 from hitproof.proofs.unbounded.skipping import AnySkipping, skips_right
@@ -79,18 +80,6 @@ class Outcome:
     outside: tuple[str, ...] = ()
     evidence: LookupEvidence | None = None
     proof: Proof | None = None
-
-
-def names(subject: VllmSubject) -> list[str]:
-    """The statements about the target, each by its name."""
-    del subject
-    lookups = [
-        f"lookup {kind}{' eagle' if eagle else ''}"
-        for kind in GroupKind
-        for eagle in (False, True)
-        if not (eagle and kind is GroupKind.CHUNKED_LOCAL)  # vLLM asserts that there is none
-    ]
-    return [*(f"skipped {kind}" for kind in GroupKind), *lookups]
 
 
 def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
@@ -314,6 +303,8 @@ def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         outcome = settle(subject, message["name"], message["seconds"])
     except (CannotJudge, Unsupported) as error:
         outcome = Outcome(Status.INCONCLUSIVE, str(error))
+    except PathError as error:
+        raise InternalError(str(error)) from error
     return {
         "status": outcome.status,
         "detail": outcome.detail,
