@@ -36,6 +36,8 @@ class Fix:
         fault: the fault of BUGS.
         others: faults that the same lines have, and that are removed with it.
         entries: what the ledger has of it in this release; the patch removes them all.
+        uncovered: what it has of other faults that reach further once this one is gone, as `change`
+            says: more is hit, or a crash no longer ends the history before.
         title: what the patch does, in a line.
         change: what it changes, and why that is right.
         cost: what it costs in time and memory.
@@ -48,6 +50,7 @@ class Fix:
     fault: Fault
     others: tuple[Fault, ...]
     entries: tuple[Entry, ...]
+    uncovered: tuple[Entry, ...]
     title: str
     change: str
     cost: str
@@ -116,10 +119,12 @@ def _read(path: Path, by_number: Mapping[int, Fault], entries: Sequence[Entry]) 
     text = tomllib.loads(path.read_text("utf-8"))
     fault, *others = (by_number[number] for number in (int(path.stem), *text.get("also", ())))
     causes = {each.title for each in (fault, *others)}
+    uncovered = {by_number[number].title for number in text.get("uncovers", ())}
     return Fix(
         fault=fault,
         others=tuple(others),
         entries=tuple(entry for entry in entries if entry.cause in causes),
+        uncovered=tuple(entry for entry in entries if entry.cause in uncovered),
         title=text["title"],
         change=text["change"],
         cost=text["cost"],

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.ledger.ledger import Entry, load
 from hitproof.conformance.ledger.records import choose, read
 from hitproof.conformance.scope.profiles import Profile
@@ -30,7 +31,8 @@ class Verified:
         left: those that do.
         also: other entries that do not reproduce; the fixes remove them as well.
         remaining: by the cause of other known divergences, how many are found.
-        new: findings that the release itself does not have.
+        grown: known divergences that reach further, as the fixes say of what they uncover.
+        new: other findings that the release itself does not have.
         detail: why not everything could be judged; empty if it could.
     """
 
@@ -39,6 +41,7 @@ class Verified:
     left: tuple[Entry, ...]
     also: tuple[Entry, ...]
     remaining: Mapping[str, int]
+    grown: tuple[Finding, ...]
     new: tuple[Finding, ...]
     detail: str = ""
 
@@ -114,6 +117,17 @@ def of_report(fixes: Sequence[Fix], report: Report) -> Verified:
         left=tuple(entry for entry in known if entry.cause in causes),
         also=tuple(entry for entry in stale if entry.cause not in causes),
         remaining=remaining,
-        new=report.judgement.new,
+        grown=tuple(each for each in report.judgement.new if _is_said(each, fixes)),
+        new=tuple(each for each in report.judgement.new if not _is_said(each, fixes)),
         detail="; ".join([*report.open_questions, *(f"policy {each} changes" for each in changed)]),
+    )
+
+
+def _is_said(finding: Finding, fixes: Sequence[Fix]) -> bool:
+    """Whether it is a known divergence that has grown, and a fix says that it uncovers that."""
+    grown = finding.signature
+    return grown.code is Code.KNOWN_DIVERGENCE_GROWN and any(
+        (str(known.defect), known.kind, known.eagle)
+        == (dict(grown.defect.parameters)["of"], grown.kind, grown.eagle)
+        for known in (entry.signature for fix in fixes for entry in fix.uncovered)
     )

@@ -117,6 +117,7 @@ def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:
             "left": [entry.signature.as_json() for entry in each.left],
             "also_gone": [entry.signature.as_json() for entry in each.also],
             "remaining": dict(each.remaining),
+            "grown": [finding.as_json() for finding in each.grown],
             "new": [finding.as_json() for finding in each.new],
             "detail": each.detail,
         }
@@ -132,9 +133,10 @@ def print_verified(each: Verified, console: Console) -> None:
     console.print(escape(told), highlight=False)
     for entry in each.left:
         console.print(escape(f"  left: {entry.signature.headline}"), highlight=False)
-    for finding in each.new:
-        text = f"  new: {finding.signature.divergence}: {finding.signature.headline}"
-        console.print(escape(text), highlight=False)
+    for name, findings in (("uncovered", each.grown), ("new", each.new)):
+        for finding in findings:
+            text = f"  {name}: {finding.signature.divergence}: {finding.signature.headline}"
+            console.print(escape(text), highlight=False)
     if each.detail:
         console.print(escape(f"  not judged: {each.detail}"), highlight=False)
 
