@@ -12,6 +12,7 @@ from mkdocs.structure.pages import Page
 from docs import (
     clauses,
     figures,
+    fixes,
     headline,
     histories,
     numbers,
@@ -108,6 +109,9 @@ def _environment() -> Environment:
         "window_reach": figures.window_reach,
         "draft_entries": figures.draft_entries,
         "releases": tables.releases,
+        "fixes_counted": fixes.counted,
+        "fixes_remaining": fixes.remaining,
+        "fixes_table": fixes.table,
         "selftests": selftests.table,
         "manager_histories": histories.manager,
         "scheduler_histories": histories.scheduler,

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.ledger.ledger import CauseStatus, Judgement
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration import cli
@@ -250,6 +253,25 @@ def test_what_is_left_or_new_is_no_fix() -> None:
     assert verified(Judgement((), (), ()), conforming()).verdict is Verdict.INCONCLUSIVE
     told = replace(changed_policy(), judgement=Judgement((), (), ONE.entries))
     assert of_report([ONE], told).verdict is Verdict.INCONCLUSIVE
+
+
+def test_only_what_a_fix_names_may_grow() -> None:
+    fix = next(fix for fix in FIXES if fix.uncovered)
+    known = fix.uncovered[0].signature
+    defect = Defect.of(Code.KNOWN_DIVERGENCE_GROWN, extent="more", of=str(known.defect))
+    (found, *_) = diverging().judgement.new
+    grown = replace(found, signature=replace(known, defect=defect))
+
+    def verified(fix: Fix, found: Finding) -> Verified:
+        judgement = Judgement((found,), (), fix.entries)
+        return of_report([fix], replace(conforming(), judgement=judgement))
+
+    said = verified(fix, grown)
+    assert (said.verdict, said.grown, said.new) == (Verdict.CONFORMS, (grown,), ())
+    other = replace(grown, signature=replace(grown.signature, kind="another"))
+    for each, finding in ((ONE, grown), (fix, other), (fix, found)):
+        unsaid = verified(each, finding)
+        assert (unsaid.verdict, unsaid.new) == (Verdict.DIVERGES, (finding,))
 
 
 def test_verify_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
