@@ -54,6 +54,12 @@ LIMITS: dict[str, Limit] = {
         "In checks of one group, Mamba prompts are computed block by block, since states exist "
         "only at the ends of chunks.",
     ),
+    "check-tiers": Limit(
+        _CHECK,
+        "Of the tiers behind KV connectors the coordinator of the Mooncake store is judged, its "
+        "lookup and its masks, under dense retention, for hits on boundaries and where nothing is "
+        "local. Its worker, its keys and other tiers are not.",
+    ),
     "check-merging": Limit(
         _CHECK,
         "Merging of equal states misses a lookup that distinguishes cached blocks by `is`; so "
@@ -74,11 +80,6 @@ LIMITS: dict[str, Limit] = {
         _DEMONSTRATION,
         "Nor is a divergence of a tier's lookup and masks: histories of managers have no tier.",
         "it is of a tier behind a KV connector, and no history of a manager has one",
-    ),
-    "check-tiers": Limit(
-        _CHECK,
-        "Tiers behind KV connectors are specified and checked on the reference; no release's tier "
-        "is judged yet.",
     ),
     "demonstration-fine-lookup": Limit(
         _DEMONSTRATION,

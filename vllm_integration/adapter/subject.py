@@ -104,13 +104,18 @@ class VllmSubject:
 
     def tier_lookup(self, layout: Layout) -> Lookup:
         """The real ``find_longest_cache_hit`` of the Mooncake store's coordinator."""
-        self._parts.vary(layout)
+        self._vary_tier(layout)
         return VllmTierLookup(self._parts, layout, *self._hashes_and_keys(layout))
 
     def tier_masks(self, layout: Layout) -> VllmTierMasks:
         """The real masks of the Mooncake store's coordinator."""
-        self._parts.vary(layout)
+        self._vary_tier(layout)
         return VllmTierMasks(self._parts, layout)
+
+    def _vary_tier(self, layout: Layout) -> None:
+        if layout.prefill_lookahead > 1 and not self._producer.looks_ahead:
+            self._parts.lacks("drafts that are computed anew")
+        self._parts.vary(layout)
 
     def _common_lookup(self, layout: Layout) -> VllmCommonLookup:
         return VllmCommonLookup(self._producer.coordinator(layout), *self._hashes_and_keys(layout))

@@ -51,13 +51,14 @@ def coordinator_class(parts: Parts) -> Any:
 
 
 def coordinator(parts: Parts, layout: Layout) -> Any:
-    """A real coordinator of the layout."""
+    """A real coordinator of the layout; as vLLM's callers do, without groups that opt out."""
     made = coordinator_class(parts)
     with parts.configured(layout.groups, 0, None) as config:
+        groups = config.kv_cache_groups
         return call(
             made,
             {
-                "kv_cache_groups": config.kv_cache_groups,
+                "kv_cache_groups": [groups[number] for number in _handed_over(layout)],
                 "scheduler_block_size": layout.alignment,
                 "hash_block_size": layout.hash_block_size,
                 "use_eagle": layout.use_eagle,
@@ -67,6 +68,25 @@ def coordinator(parts: Parts, layout: Layout) -> Any:
             },
             _CLASS,
         )
+
+
+def _handed_over(layout: Layout) -> list[int]:
+    """The groups that take part in prefix caching, by their places in the layout."""
+    return [number for number, group in enumerate(layout.groups) if group.prefix_cacheable]
+
+
+class _OfLayout:
+    """A pool that is asked for groups by their places in a layout, not in a coordinator."""
+
+    def __init__(self, pool: Any, places: Sequence[int]) -> None:
+        self.null_block = pool.null_block
+        self.hash_block_size = pool.hash_block_size
+        self._pool = pool
+        self._places = places
+
+    def get_cached_block(self, block_hash: bytes, group_ids: Sequence[int]) -> Any:
+        """See `conformance.subject.lookups.Lookup`."""
+        return self._pool.get_cached_block(block_hash, [self._places[each] for each in group_ids])
 
 
 class VllmTierLookup:
@@ -94,9 +114,13 @@ class VllmTierLookup:
         self._unit = layout.hash_block_size
         specs = [group.kv_cache_spec for group in found.kv_cache_groups]
         self.inputs = (found, *specs, hashes)
+        places = _handed_over(layout)
+        self._places = None if len(places) == len(layout.groups) else places
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""
+        if self._places is not None:
+            pool = _OfLayout(pool, self._places)
         returned = self._find(self._hashes[: (max_length + 1) // self._unit], max_length, pool)
         match returned:
             case (tuple() as masks, int() as hit_length):
@@ -106,7 +130,7 @@ class VllmTierLookup:
         )
 
 
-do_not_watch(VllmTierLookup.__call__.__code__)
+do_not_watch(VllmTierLookup.__call__.__code__, _OfLayout.get_cached_block.__code__)
 
 
 class VllmTierMasks:
@@ -134,7 +158,10 @@ class VllmTierMasks:
             # Where the mask is always of the whole request, the rest was asked for before.
             first = 0 if from_start else start // group.block_size
             states = group.kind is GroupKind.MAMBA and self._hands_states_over
-            masks.append(None if states and not any(mask) else mask[first:])
+            if mask is None or (states and not any(mask)):
+                masks.append(None)
+            else:
+                masks.append(mask[first:])
         return masks
 
     def asked_for(self, length: int) -> Sequence[Sequence[bool] | None]:
@@ -153,14 +180,14 @@ class VllmTierMasks:
 
     def _told(
         self, function: Callable[..., Any], values: dict[str, Any], start: int, end: int
-    ) -> list[Sequence[bool]]:
-        """What a mask says of each group; None of it stands for all of its blocks."""
+    ) -> list[Sequence[bool] | None]:
+        """What a mask says of each group; None of it stands for all blocks of a group."""
         keywords = arguments(function, values, f"{_CLASS}.{function.__name__}")
-        told = function(**spelled(function, keywords))
-        sizes = [group.block_size for group in self._layout.groups]
-        if not isinstance(told, tuple) or len(told) != len(sizes):
+        told, places = function(**spelled(function, keywords)), _handed_over(self._layout)
+        if not isinstance(told, tuple) or len(told) != len(places):
             raise CannotJudge(f"{function.__name__} returned {told!r:.80}, not a mask a group")
-        return [
-            [True] * (end // size - start // size) if mask is None else mask
-            for mask, size in zip(told, sizes, strict=True)
-        ]
+        masks: list[Sequence[bool] | None] = [None] * len(self._layout.groups)
+        for number, mask in zip(places, told, strict=True):
+            size = self._layout.groups[number].block_size
+            masks[number] = [True] * (end // size - start // size) if mask is None else mask
+        return masks

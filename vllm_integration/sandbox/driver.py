@@ -35,7 +35,7 @@ _COPY_SECONDS = 20.0
 _ENDING_SECONDS = 5.0
 _FIRST_WITH = {
     "prompts of token ids and embeddings": Version("0.21.dev0"),
-    "tiers": Version("99"),
+    "tiers": Version("0.22.1.dev0"),
     "retention": Version("0.23.dev0"),
     "retention of states": Version("0.24.dev0"),
     "masks of what a tier looks up": Version("0.24.dev0"),

@@ -30,19 +30,23 @@ from hitproof.vllm_integration.tests.forkserver import COMMAND, INTERPRETER, PYT
 
 CORE = "vllm/v1/core/"
 MANAGERS = f"{CORE}single_type_kv_cache_manager.py"
-EDITED = tuple(
-    f"{CORE}{module}.py"
-    for module in (
-        "single_type_kv_cache_manager",
-        "kv_cache_coordinator",
-        "kv_cache_manager",
-        "block_pool",
-        "encoder_cache_manager",
-        "kv_cache_utils",
-        "kv_cache_planning",  # from 0.33 on
-        "sched/scheduler",
-        "sched/async_scheduler",
-    )
+TIER = "vllm/distributed/kv_transfer/kv_connector/v1/mooncake/store/coordinator.py"
+EDITED = (
+    TIER,
+    *(
+        f"{CORE}{module}.py"
+        for module in (
+            "single_type_kv_cache_manager",
+            "kv_cache_coordinator",
+            "kv_cache_manager",
+            "block_pool",
+            "encoder_cache_manager",
+            "kv_cache_utils",
+            "kv_cache_planning",  # from 0.33 on
+            "sched/scheduler",
+            "sched/async_scheduler",
+        )
+    ),
 )
 
 # Tests run side by side already.

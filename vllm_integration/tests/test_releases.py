@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.ledger.ledger import load
+from hitproof.spec.claims import CLAIMS
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.gate.policies import expected_value
 from hitproof.vllm_integration.tests.conftest import (
+    TIER,
     Check,
     Copy,
     JudgeClaims,
@@ -129,6 +131,26 @@ def test_what_connectors_are_told_is_judged_from_0_27_on(
         path, line = each["source"].split(":")
         text = (release(version) / path).read_text().splitlines()[int(line) - 1]
         assert "def get_computed_blocks_for_connector" in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("version", "statuses"), [("0.21.0", {"not applicable"}), ("0.23.0", {"proved", "refuted"})]
+)
+def test_tiers_are_judged_from_0_22_1_on(
+    version: str, statuses: set[str], judge_claims: JudgeClaims
+) -> None:
+    claims = {name for name in CLAIMS if name.startswith("tier_")}
+    code, report = judge_claims(claims, version)
+    assert (code, report["verdict"]) == (0, "conforms")
+    # Layouts that no engine of the release has are left out.
+    settled = {o["status"] for o in report["obligations"]} - {"not applicable"}
+    assert settled == statuses - {"not applicable"}
+    for each in report["known_divergences"]:
+        path, line = each["source"].split(":")
+        text = (release(version) / path).read_text().splitlines()[int(line) - 1]
+        assert path == TIER
+        assert re.search(r"def (store|lookup|load)_mask|def find_longest_cache_hit\b", text)
 
 
 @pytest.mark.long
@@ -312,6 +334,29 @@ FAULTS = {
             "prev_block_hash_value = block_hash": "prev_block_hash_value = None",
         },
         {"block_in_use_is_never_evicted", "reused_content_is_determined_by_the_hit"},
+    ),
+    "the masks of a tier go by the flag of each group": (
+        "0.33.0",
+        {"use_eagle = g_idx in self.eagle_group_ids": "use_eagle = g.is_eagle_group"},
+        {"tier_keeps_every_reachable_block"},
+    ),
+    "the load of a tier's hit drops a block once more": (
+        "0.33.0",
+        {
+            "            apply_eagle=False,\n        )\n        return masks": (
+                "            apply_eagle=True,\n        )\n        return masks"
+            )
+        },
+        {"tier_loads_the_served_run"},
+    ),
+    "the lookup of a tier drops a block in each turn": (
+        "0.33.0",
+        {
+            "group_eagle and idx not in eagle_verified\n                )\n                _max": (
+                "group_eagle\n                )\n                _max"
+            )
+        },
+        {"tier_hit_is_the_longest"},
     ),
     "the null block is freed, hashes outlive their block, the free count drifts": (
         "0.22.1",
