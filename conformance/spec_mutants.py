@@ -74,6 +74,8 @@ EQUIVALENT: dict[str, str] = {
     "spec.terms.greatest: 0 -> -1": "it is 0 whether nothing else holds or that does",
     "spec.terms.span: cast(range, of_symbols) -> of_symbols": "a cast gives what it is given",
     "spec.terms.implies: _logic(premise, conclusion) -> _logic(conclusion, premise)": _ONE_LOGIC,
+    "spec.tiers.longest_tier_hit: partial(is_available, stored, local) -> "
+    "partial(is_available, local, stored)": _ORDER,
     "spec.admission.first_token_read: max(0, query - window + 1) -> "
     "max(query - window + 1, 0)": _ORDER,
     "spec.admission.blocks_at_once: states_at_once(drafts, exports) -> "
