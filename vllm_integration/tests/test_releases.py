@@ -349,13 +349,9 @@ FAULTS = {
         },
         {"tier_loads_the_served_run"},
     ),
-    "the lookup of a tier drops a block in each turn": (
+    "the lookup of a tier of one group drops no block": (
         "0.33.0",
-        {
-            "group_eagle and idx not in eagle_verified\n                )\n                _max": (
-                "group_eagle\n                )\n                _max"
-            )
-        },
+        {"drop_eagle_block=apply_eagle and group_eagle,": "drop_eagle_block=False,"},
         {"tier_hit_is_the_longest"},
     ),
     "the null block is freed, hashes outlive their block, the free count drifts": (
