@@ -1,14 +1,31 @@
-"""The page of 0.33.0 with its fixes: what each of them removes, and what stays open."""
+"""The page of 0.33.0 with its fixes: what each removes, what stays open, and hits on record.
 
+``python -m docs.fixes`` makes the record of hits anew with `hitproof simulate`, in minutes.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
 from functools import cache
+from pathlib import Path
+from typing import Any
 
+from docs.source import ROOT
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.ledger.ledger import CauseStatus
+from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.fixes.fixes import RELEASE, all_fixes
 from hitproof.vllm_integration.reports.survey import FIXED, grouped
 from hitproof.vllm_integration.survey.faults import Fault, load
 from hitproof.vllm_integration.survey.survey import Release, read, seen_in
+
+RECORD = ROOT / "docs" / "fixes.json"
+COMMAND = (
+    "simulate", "system-prompts", "--requests", "8", "--tokens", "4096", "--eagle",
+    "--retention", "dense", "--retention", "latest",
+)  # fmt: skip
 
 
 @cache
@@ -68,3 +85,78 @@ def _open() -> list[Fault]:
         for fault in group
         if fault.status is CauseStatus.FAULT
     ]
+
+
+def command() -> str:
+    """What makes a row of the record, but for its model and targets."""
+    return f"hitproof {' '.join(COMMAND)} --model MODEL --target {RELEASE} --target patched"
+
+
+def record() -> dict[str, Any]:
+    """The hits on record, by model, and the fixes that the patched release had."""
+    found: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return found
+
+
+def hits() -> str:
+    """A Markdown table: the tokens hit on each model's layout, without the fixes and with them."""
+    lines = [
+        f"| model | retention | {RELEASE} | with fixes | unbounded |",
+        "|---|---|--:|--:|--:|",
+    ]
+    for model, rows in record()["hits"].items():
+        if not rows:
+            lines.append(f"| {model} | refused with draft layers | | | |")
+        lines += [
+            f"| {model} | {row['retention']} | {row['plain']:,} | {row['fixed']:,} "
+            f"| {row['unbounded']:,} |"
+            for row in rows
+        ]
+    return "\n".join(lines)
+
+
+def gained() -> str:
+    """How many of these rows the fixes change, in a sentence."""
+    rows = [row for rows in record()["hits"].values() for row in rows]
+    better = sum(row["fixed"] > row["plain"] for row in rows)
+    worse = sum(row["fixed"] < row["plain"] for row in rows)
+    lost = sorted({cause for row in rows for cause in row["lost"]})
+    changed = f"With the fixes, {better} of {count(rows, 'row')} hit more and {worse} hit less."
+    return f"{changed} What is still missing is lost to: {', '.join(lost) or 'nothing'}."
+
+
+def taken(printed: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is kept of what the command prints as JSON: a row for each retention that is played."""
+    played = [run for run in printed["runs"] if "cannot" not in run]
+    runs = {(run["retention"], run["subject"] == f"vLLM {RELEASE}"): run for run in played}
+    return [
+        {
+            "retention": retention,
+            "plain": run["hits"],
+            "fixed": runs[retention, False]["hits"],
+            "unbounded": run["unbounded"],
+            "lost": [cause for cause, n in runs[retention, False]["lost"].items() if n],
+        }
+        for (retention, plain), run in runs.items()
+        if plain
+    ]
+
+
+def main() -> None:
+    """Make the record anew."""
+    own = [sys.executable, "-m", "hitproof"]
+    kept: dict[str, Any] = {"fixes": [fix.number for fix in all_fixes()], "hits": {}}
+    with tempfile.TemporaryDirectory() as place:
+        patched = str(Path(place) / "patched")
+        subprocess.run([*own, "fixes", "apply", RELEASE, "--to", patched], check=True)
+        targets = ["--target", RELEASE, "--target", patched, "--format", "json"]
+        for model in MODELS:
+            words = [*own, *COMMAND, "--model", model.name, *targets]
+            # Its exit code is not 0 where vLLM refuses a layout.
+            printed = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout
+            kept["hits"][model.name] = taken(json.loads(printed))
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

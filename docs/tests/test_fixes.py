@@ -4,6 +4,7 @@ import re
 
 from docs import fixes
 from hitproof.conformance.ledger.ledger import CauseStatus, load
+from hitproof.conformance.scope.models import MODELS
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.fixes.fixes import RELEASE, all_fixes
 from hitproof.vllm_integration.survey import faults
@@ -33,3 +34,32 @@ def test_the_table_has_each_fix_and_its_codes() -> None:
         (row,) = (row for row in rows if f"(faults.md#{fix.number})" in row)
         assert all(f"`{code}`" in row for code in fix.codes)
         assert all(each in row for each in fix.classes)
+
+
+def test_the_record_of_hits() -> None:
+    kept = fixes.record()
+    assert set(kept["fixes"]) <= {fix.number for fix in all_fixes()}
+    assert list(kept["hits"]) == [model.name for model in MODELS]
+    rows = [row for rows in kept["hits"].values() for row in rows]
+    assert {row["retention"] for row in rows} == {"dense", "latest"}
+    assert all(row["plain"] <= row["unbounded"] >= row["fixed"] for row in rows)
+    refused = sum(not rows for rows in kept["hits"].values())
+    assert fixes.hits().count("\n") == len(rows) + refused + 1
+    assert all(row["unbounded"] for row in rows)
+    assert all(bool(row["lost"]) == (row["fixed"] < row["unbounded"]) for row in rows)
+
+
+def test_what_is_kept_of_a_simulation() -> None:
+    runs = [
+        {
+            "subject": subject,
+            "retention": "dense",
+            "hits": hits,
+            "unbounded": 9,
+            "lost": {"fault": 0, "retention": 9 - hits},
+        }
+        for subject, hits in ((f"vLLM {RELEASE}", 5), ("vLLM patched", 7))
+    ]
+    row = {"retention": "dense", "plain": 5, "fixed": 7, "unbounded": 9, "lost": ["retention"]}
+    assert fixes.taken({"runs": runs}) == [row]
+    assert fixes.taken({"runs": [{**run, "cannot": "it raises"} for run in runs]}) == []
