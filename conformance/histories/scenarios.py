@@ -175,7 +175,7 @@ def _accepted(made: Scenario) -> None:
 
 
 def _ahead(made: Scenario) -> None:
-    ranks = made.any_of(1, 1, 1, 2, 3)
+    ranks = 1 if "host" in made.deployed else made.any_of(1, 1, 1, 2, 3)
     made.deployed |= {
         "async_scheduling": True,
         "ranks": ranks,
@@ -458,6 +458,7 @@ def _ring(made: Scenario) -> None:
     size = made.any_of(size, max(size // 2, 1))
     made.groups.append(Group(_FULL, size, prefix_cacheable=False))
     if made.chance(0.4) and [each.kind for each in made.groups] == [_FULL, _FULL]:
+        size = max(size, 2)
         tokens = size * made.any_of(1, 2, 3)
         made.groups.append(Group(_WINDOW, size, tokens, prefix_cacheable=False))
         made.deployed["v2_model_runner"] = True

@@ -30,6 +30,7 @@ from hitproof.conformance.histories.schema import (
     Image,
     RequestInput,
     TokenIds,
+    is_replayed,
     unknown_group_fields,
 )
 from hitproof.spec.groups import Group, GroupKind
@@ -228,6 +229,11 @@ class Deployment:
             )
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
+        if any(is_replayed(group) and group.block_size == 1 for group in self.groups):
+            # vLLM computes a window again from a token whose block it must not have freed.
+            raise HistoryError(
+                "blocks of a window outside the prefix cache have several tokens; raise block_size"
+            )
         if (self.max_num_scheduled_tokens or 0) > self.max_num_batched_tokens:
             raise HistoryError("max_num_scheduled_tokens exceeds max_num_batched_tokens; lower it")
         if self.host is not None and (
@@ -238,7 +244,11 @@ class Deployment:
             raise HistoryError(
                 "a host pool needs one full-attention group, without layers and drafts; omit host"
             )
-
+        if self.host is not None and (self.ranks > 1 or self.decode_context_parallel_size > 1):
+            # vLLM: ``VllmConfig`` refuses both.
+            raise HistoryError(
+                "a host pool needs one rank; omit host, or ranks and decode_context_parallel_size"
+            )
         if self.connector is not None and self.connector.offloads and self.layers:
             raise HistoryError("offloading needs groups, not layers; omit layers or offloads")
         if self.connector is not None and self.host is not None:

@@ -8,6 +8,7 @@ writes to a block ends what it held. What is copied or loaded takes effect when 
 latest that it can. vLLM: ``HiSparseConnectorWorker``.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -81,6 +82,7 @@ class HostTiers:
             KeyedContent(engine, requests, self._due, pool, self._sign) for pool in self._pools
         ]
         self._pages: dict[str, _Pages] = {}
+        self._rows: defaultdict[str | None, dict[int, tuple[int, ...]]] = defaultdict(dict)
         self._transfers: list[tuple[int, Transfer]] = []
         self._loads: list[tuple[int, str, Loading]] = []
         self._handed_out = self._step = 0
@@ -123,6 +125,7 @@ class HostTiers:
                 pool.copy(source, target)
         for name in (*plan.finished, *plan.preempted):
             self._pages.pop(name, None)
+            self._rows.pop(self._arrivals[name].session, None)
         for transfer in told.transfers:
             self._transfers.append((self._step, transfer))
             if transfer.restore:
@@ -191,10 +194,13 @@ class HostTiers:
     def _take_up(self, each: Scheduled, told: HostStep) -> None:
         host, hot = told.tables[each.request], told.hot[each.request]
         self._handed_out += len(host)
-        if each.whole or each.request not in self._pages:
-            self._pages[each.request] = _Pages(host, hot)
+        known = self._pages.get(each.request)
+        if each.whole or known is None:
+            # A session that goes on keeps its row, which is told of nothing again.
+            session = self._arrivals[each.request].session
+            row: dict[int, tuple[int, ...]] = {} if session is None else self._rows[session]
+            self._pages[each.request] = _Pages(host, hot, row)
             return
-        known = self._pages[each.request]
         known.host += host
         known.hot = tuple((*had, *more) for had, more in zip(known.hot, hot, strict=True))
 

@@ -364,7 +364,8 @@ class _Player:
         seen = self._scheduler.pool()
         # A page of what was loaded is copied to the device.
         copies = copies or (plan.host is not None and any(t.restore for t in plan.host.transfers))
-        now = replace(self._situation(running, pool.free, seen.free), is_copying=copies)
+        now = self._situation(running, pool.room, seen.room)
+        now = replace(now, is_copying=copies, in_pool=seen.free)
         self._judge_inputs(plan)
         for each_wrong in self._grammars.started(plan):
             self._add(each_wrong)
@@ -534,6 +535,8 @@ class _Player:
         published, pool = self._scheduler.events(), self._scheduler.pool()
         if published is None:
             return
+        # Who was planned while a grammar waited for tokens is judged only now.
+        self._learn_all()
         pools = {ON_DEVICE: self._named(pool.cached)}
         if pool.host is not None:
             pools[ON_HOST] = self._named({(0, key): ids for key, ids in pool.host.cached.items()})
@@ -624,6 +627,10 @@ class _Player:
             return "chunks"
         return "mask"
 
+    def _learn_all(self) -> None:
+        for name in self._arrived:
+            self._learn(name)
+
     def _learn(self, name: str) -> None:
         for index, group in enumerate(self._engine.groups):
             keys = self._scheduler.block_keys(name, index)
@@ -638,8 +645,7 @@ class _Player:
 
     def _judge_keys(self) -> None:
         """Every published key names a page with that content."""
-        for name in self._arrived:
-            self._learn(name)
+        self._learn_all()
         pool = self._scheduler.pool()
         for wrong in self._content.keys.wrong(self._named(pool.cached)):
             self._add(wrong)

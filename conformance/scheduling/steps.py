@@ -41,8 +41,9 @@ class Situation:
         after: those that run after it.
         known: tokens that the scheduler knows of each request that has not ended: its prompt, and
             what its user got; in the order of arrival.
-        free_before: free blocks before it.
-        free_after: free blocks after it.
+        free_before: free blocks before it; beside a host pool, how many of one group there are for
+            sure, with what belongs to each.
+        free_after: the same after it.
         pause: in what way the engine is paused, if it is.
         is_copying: whether copies to the host's pool are under way, which give blocks up when they
             are done. Who needs blocks may wait for that.
@@ -52,6 +53,7 @@ class Situation:
         arrived: all that have not ended, in the order of arrival; by default those that are known.
         idle: how many sessions wait for their next input. Each takes the place of a request.
         may_have_evicted: whether blocks that lookup finds may have been evicted before it.
+        in_pool: free blocks of the device's pool after it; by default ``free_after``.
     """
 
     before: Sequence[str]
@@ -66,6 +68,7 @@ class Situation:
     may_have_evicted: bool = False
     pause: Pause | None = None
     idle: int = 0
+    in_pool: int | None = None
 
 
 class StepRules:
@@ -280,6 +283,8 @@ class StepRules:
         admitted = [each for each in plan.scheduled if each.request not in now.before]
         if not kept or not admitted or len(now.after) < 2:
             return
+        if self._deployment.host is not None and any(each.start for each in admitted):
+            return  # once admitted, it takes up pages of its hit that are still on the device
         last = admitted[-1]
         end = last.start + last.num_tokens + (self._engine.num_lookahead_tokens or 0)
         need = kept + sum(
@@ -291,12 +296,13 @@ class StepRules:
             for group in self._engine.groups
             if group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
         )
-        if now.free_after < need:
+        free = now.free_after if now.in_pool is None else now.in_pool
+        if free < need:
             yield exceeds(
                 "watermark",
                 f"request {last.request} is admitted beside others if {need} blocks stay free, "
                 f"the watermark of {kept} among them",
-                f"{now.free_after} do",
+                f"{free} do",
             )
 
     # --- work ----------------------------------------------------------------------------------

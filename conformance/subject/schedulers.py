@@ -182,12 +182,12 @@ class HostState:
     Attributes:
         cached: the blocks that each key finds.
         held: the blocks with references.
-        free: how many blocks are free.
+        room: blocks of one group that are surely free in both pools, with what belongs to each.
     """
 
     cached: Mapping[Any, tuple[int, ...]]
     held: frozenset[int]
-    free: int
+    room: int
 
 
 @dataclass(frozen=True)
@@ -267,6 +267,11 @@ class PoolState:
     host: HostState | None = None
     encoded: frozenset[str] = frozenset()
     offloaded: Mapping[tuple[int, Any], tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def room(self) -> int:
+        """Blocks of one group that are surely free, with what belongs to each."""
+        return self.free if self.host is None else self.host.room
 
 
 @dataclass(frozen=True)

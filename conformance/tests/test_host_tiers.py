@@ -200,6 +200,10 @@ def test_what_no_host_pool_has_is_refused() -> None:
     window = Group(GroupKind.SLIDING_WINDOW, SIZE, 8)
     with pytest.raises(HistoryError, match="omit host"):
         Deployment((GROUP, window), 20, 32, 8, host=HostPool(20))
+    with pytest.raises(HistoryError, match="needs one rank"):
+        Deployment((GROUP,), 20, 32, 8, host=HostPool(20), ranks=2)
+    with pytest.raises(HistoryError, match="needs one rank"):
+        Deployment((GROUP,), 20, 32, 8, host=HostPool(20), decode_context_parallel_size=2)
     history = host_workload("1:0")
     with pytest.raises(HistoryError, match=r"set host\.loads"):
         replace(

@@ -15,8 +15,10 @@ from hitproof.conformance.histories.scenarios import (
     go_together,
     scenario,
 )
+from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
-from hitproof.conformance.histories.workloads import SchedulerHistory
+from hitproof.conformance.histories.workloads import Deployment, SchedulerHistory
+from hitproof.spec.groups import Group, GroupKind
 
 _MANY = 12_000
 
@@ -68,6 +70,14 @@ def test_features_show_in_what_is_made() -> None:
         first = next(n for n, each in enumerate(FEATURES) if each.name == name)
         made = [scenario(f"1:{first + turn * len(FEATURES)}") for turn in range(20)]
         assert sum(bool(has(each)) for each in made) >= 15, name
+
+
+def test_no_window_outside_the_cache_has_blocks_of_one_token() -> None:
+    full = Group(GroupKind.FULL_ATTENTION, 2)
+    kept = Group(GroupKind.SLIDING_WINDOW, 2, 4, prefix_cacheable=False)
+    assert Deployment((full, kept), 20, 32, 8)
+    with pytest.raises(HistoryError, match="raise block_size"):
+        Deployment((full, replace(kept, block_size=1)), 20, 32, 8)
 
 
 def test_a_row_is_all_that_a_feature_takes(monkeypatch: pytest.MonkeyPatch) -> None:

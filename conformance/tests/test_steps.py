@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
+from hitproof.conformance.histories.workloads import Arrival, Deployment, HostPool, Pause
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.groups import Group, GroupKind
@@ -45,6 +45,7 @@ def wrong(
     stray_drafts: tuple[tuple[str, int], ...] = (),
     may_have_evicted: bool = False,
     pause: Pause | None = None,
+    in_pool: int | None = None,
 ) -> list[str]:
     """What is wrong with the last of some steps; ``before`` and the rest are of that one."""
     engine = EngineConfiguration(deployment.groups, 400, 4, 64, deployment.max_num_batched_tokens)
@@ -55,7 +56,15 @@ def wrong(
         by_then = {name: min(number, len(ARRIVALS[name].prompt)) for name, number in known.items()}
         list(rules.judge(Plan(tuple(plan)), Situation((), ran, by_then, 300, 300)))
     names = after if after is not None else [each.request for each in steps[-1]]
-    now = Situation(before, names, known, *free, may_have_evicted=may_have_evicted, pause=pause)
+    now = Situation(
+        before,
+        names,
+        known,
+        *free,
+        may_have_evicted=may_have_evicted,
+        pause=pause,
+        in_pool=in_pool,
+    )
     last = Plan(tuple(steps[-1]), skips_drafts=skips_drafts, stray_drafts=stray_drafts)
     found = rules.judge(last, now)
     return [str(each.signature.defect) for each in found]
@@ -66,11 +75,13 @@ THRESHOLD = replace(DEPLOYMENT, long_prefill_token_threshold=5)
 FAIR = replace(THRESHOLD, long_prefill_token_threshold_adaptive=True)
 DRAFTS = replace(DEPLOYMENT, speculative_method="ngram", num_speculative_tokens=2)
 MARGIN = replace(DEPLOYMENT, watermark=0.01)
+MARGIN_OF_HOST = replace(MARGIN, host=HostPool(400))
 PRIORITY = replace(DEPLOYMENT, policy="priority")
 RUN = [step("a", 0, 16)]
 ANEW = [RUN, [step("a", 16, 16)], [step("a", 0, 8)]]
 AGAIN = {"deployment": STATES, "known": {"a": 40}}
 BESIDE = [[step("c", 0, 3)], [step("c", 3, 1), step("a", 0, 15)]]
+BESIDE_A_HIT = [[step("c", 0, 3)], [step("c", 3, 1), step("a", 8, 15)]]
 ADMITTED = {"deployment": MARGIN, "before": ["c"], "known": {"c": 4, "a": 40}}
 RANKS = replace(DEPLOYMENT, ranks=2, async_scheduling=True)
 NO_OTHERS = Pause(0, 1, finishes_running=True)
@@ -115,6 +126,12 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
         # The watermark of four blocks stays free, with the other six of the prompt; alone none do.
         (BESIDE, ADMITTED | {"free": (14, 10)}),
         ([RUN], {"deployment": MARGIN, "free": (4, 0)}),
+        # What is free on the device counts, not how many pages that is with what belongs to each.
+        (BESIDE, ADMITTED | {"free": (4, 3), "in_pool": 10}),
+        (
+            BESIDE_A_HIT,
+            ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 3), "in_pool": 2},
+        ),
         ([[step("a", 40, 1)]], {"known": {"a": 41}, "before": ["a"], "batches": 2}),
         # The second pipeline rank has the token two steps later.
         (
@@ -207,6 +224,11 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
             "step-exceeds-limit(limit=watermark)",
             BESIDE,
             ADMITTED | {"free": (13, 9)},
+        ),
+        (
+            "step-exceeds-limit(limit=watermark)",
+            BESIDE,
+            ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 10), "in_pool": 9},
         ),
         ("draft-count-wrong", [[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
         ("draft-count-wrong", [[step("c", 0, 4, 0)]], {"known": {"c": 3}, "batches": 2}),

@@ -4,7 +4,7 @@ Imported in the worker process only.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from types import ModuleType
@@ -133,8 +133,13 @@ class RunningHostPool:
         if tokens:
             self._inner[1].tokens[name] = tokens
 
-    def step(self, output: Any, tables: Mapping[str, Tables]) -> HostStep:
-        """What workers are told for a step, in which requests have these new ``tables``."""
+    def step(
+        self, output: Any, tables: Mapping[str, Tables], name_of: Callable[[str], str]
+    ) -> HostStep:
+        """What workers are told for a step, in which requests have these new ``tables``.
+
+        ``name_of`` has the name of a request of the target, for a session that of its input.
+        """
         metadata = output.kv_connector_metadata
         metadata = getattr(metadata, "metadata", [metadata])[0]
         command = metadata.command
@@ -143,8 +148,8 @@ class RunningHostPool:
         if self._host.loads:
             asked, self._inner[1].asked = self._inner[1].asked, {}
         return HostStep(
-            {name: each[_SOURCE] for name, each in tables.items()},
-            {name: each[_FIRST + groups :] for name, each in tables.items()},
+            {name_of(name): each[_SOURCE] for name, each in tables.items()},
+            {name_of(name): each[_FIRST + groups :] for name, each in tables.items()},
             tuple((each.src_block_id, each.dst_block_id) for each in metadata.host_block_copies),
             tuple(
                 Transfer(
@@ -161,7 +166,7 @@ class RunningHostPool:
                 for each in of_request
             ),
             {
-                name: dict(zip(each.pages, zip(*each.block_ids, strict=True), strict=True))
+                name_of(name): dict(zip(each.pages, zip(*each.block_ids, strict=True), strict=True))
                 for name, each in metadata.residency_updates.items()
             },
             metadata.all_context_pages_resident,
@@ -204,8 +209,7 @@ class RunningHostPool:
         ]
 
     @property
-    def room(self) -> int:
-        """Blocks of one group that are surely free in both pools, with what belongs to each."""
+    def _room(self) -> int:
         each = 1 + self._host.resident_groups * (1 + self._host.hot_blocks)
         return int(min(self._gpu.get_num_free_blocks() // each, self._pool.get_num_free_blocks()))
 
@@ -217,5 +221,5 @@ class RunningHostPool:
             frozenset(
                 block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
             ),
-            self._pool.get_num_free_blocks(),
+            self._room,
         )

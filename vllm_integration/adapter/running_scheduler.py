@@ -369,7 +369,7 @@ class VllmScheduler:
             tuple(sorted(map(self._name, getattr(output, "preempted_req_ids", None) or ()))),
             tuple((each.src_block_id, each.dst_block_id) for each in copies),
             output,
-            None if self._host is None else self._host.step(output, tables),
+            None if self._host is None else self._host.step(output, tables, self._name),
             getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
             None if self._connector is None else self._connector.step(output),
             tuple((self._name(n), len(ids)) for n, ids in drafts.items() if n not in counts),
@@ -472,7 +472,7 @@ class VllmScheduler:
             offloaded = {} if self._connector is None else self._connector.cached()
             return PoolState(cached, free, held, encoded=encoded, offloaded=offloaded)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
-        return PoolState(cached, self._host.room, held, self._host.state())
+        return PoolState(cached, free, held, self._host.state())
 
     def events(self) -> Sequence[tuple[str, Event]] | None:
         """See `conformance.subject.schedulers.RunningScheduler`."""

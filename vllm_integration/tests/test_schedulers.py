@@ -22,6 +22,7 @@ from hitproof.conformance.histories.workloads import (
     Arrival,
     Connector,
     Deployment,
+    HostPool,
     Layers,
     Pause,
     SchedulerHistory,
@@ -252,6 +253,26 @@ def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
     host = replace(history.deployment.host, num_blocks=60)
     larger = replace(history.deployment, num_gpu_blocks=200, host=host)
     assert not defects(played("0.33.0", larger, history.requests))
+
+
+@pytest.mark.long
+@pytest.mark.release
+def test_a_host_pool_serves_sessions_and_grammars() -> None:
+    host = HostPool(22, hot_blocks=1, writes_through=False, delay=1)
+    eight = Deployment((Group(GroupKind.FULL_ATTENTION, 8),), 41, 64, 64, host=host)
+    prompt = tuple(range(1, 21))
+    session = {
+        "a": Arrival(prompt, (30, 31), session="s"),
+        "b": Arrival((*prompt, 30, *range(40, 52)), (60,), arrives=4, session="s"),
+    }
+    assert not defects(played("0.33.0", replace(eight, v2_model_runner=True), session))
+    grammars = {
+        "a": Arrival((3,), (1,)),
+        "b": Arrival((3,), (36, 37, 38), grammar_steps=0),
+        "c": Arrival(tuple(range(3, 11)), (68,), after="a"),
+    }
+    ahead = replace(eight, v2_model_runner=True, async_scheduling=True)
+    assert not defects(played("0.33.0", ahead, grammars))
 
 
 @pytest.mark.release
