@@ -201,7 +201,9 @@ class StepRules:
                 f"they have {len(adapters)}",
             )
         if now.pause is not None:
-            goes_on = {*now.before, *now.loaded} if now.pause.finishes_running else ()
+            # Sessions that go on hold blocks, as those do whose prompt is loaded.
+            goes_on = {*now.before, *now.loaded, *self._going_on}
+            goes_on = goes_on if now.pause.finishes_running else set()
             for name in self._begun(plan) if self._in_turn else ():
                 yield exceeds(
                     "pause",

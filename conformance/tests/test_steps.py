@@ -23,6 +23,8 @@ ARRIVALS = {
     "y": Arrival(tuple(range(400, 404)), (1,), lora_name="y"),
     "e": Arrival(tuple(range(600, 640)), (1,)),
     "f": Arrival((*range(600, 630), *range(700, 710)), (1,)),
+    "s": Arrival((800,), (1,), session="session"),
+    "more": Arrival((800, 801), (1,), session="session"),
 }
 
 
@@ -145,6 +147,8 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
         ),
         ([[]], {"before": ["a"], "after": ["a"], "pause": Pause(0, 1)}),
         ([RUN, [step("a", 16, 16)]], {"before": ["a"], "known": BOTH, "pause": NO_OTHERS}),
+        # The next input of a session, which holds its blocks.
+        ([[step("more", 1, 1)]], {"known": {"more": 2}, "pause": NO_OTHERS}),
         # Where no step has room for a block, a part of it is computed.
         ([[step("a", 0, 3)]], {"deployment": SMALL}),
     ],
@@ -242,6 +246,11 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
         ),
         ("step-exceeds-limit(limit=pause)", [RUN], {"before": ["a"], "pause": Pause(0, 1)}),
         ("step-exceeds-limit(limit=pause)", [RUN], {"pause": NO_OTHERS}),
+        (
+            "step-exceeds-limit(limit=pause)",
+            [[step("more", 1, 1)]],
+            {"known": {"more": 2}, "pause": Pause(0, 1)},
+        ),
         (
             "step-leaves-work(states=mamba, what=states)",
             [[step("a", 0, 14)]],
