@@ -358,11 +358,12 @@ def test_no_hunk_does_nothing(fix: Fix, number: int, tree: Path, tmp_path: Path)
     linked(release(RELEASE), other, fix.paths)
     apply(tree, [fix])
     apply(other, [fewer])
-    if all(
-        code((tree / path).read_text()) == code((other / path).read_text()) for path in fix.paths
-    ):
-        return  # it is a comment
-    assert verified_now(fewer).verdict is Verdict.DIVERGES
+    own = [path for path in fix.paths if path.startswith("vllm/")]
+    with_it, without = ([code((root / path).read_text()) for path in own] for root in (tree, other))
+    if with_it == without:
+        return  # it is a comment, or a test
+    # Without an argument that is passed, nothing may run at all.
+    assert verified_now(fewer).verdict is not Verdict.CONFORMS
 
 
 ON_CPU = """
