@@ -156,8 +156,8 @@ def test_a_claim_without_a_picture_fails_the_build(
 def test_code_that_no_longer_exists_fails_the_build(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.delattr(attention, "tail_blocks")
-    why = "spec.attention.tail_blocks is not in the source"
+    monkeypatch.delattr(attention, "lookahead_blocks")
+    why = "spec.attention.lookahead_blocks is not in the source"
     assert_fails(caplog, lambda: build_site(tmp_path / "s"), why)
 
 
