@@ -61,12 +61,14 @@ class Shapes:
         facts: formulas about `Arithmetic.position`.
         suppositions: pairs of a formula and a number that may be bounded if the formula holds.
         steps: pairs of a number d and a number p: what may be a multiple of p, less d.
+        origin: what the position counts from, where the function counts from 0.
     """
 
     numbers: tuple[Term, ...] = ()
     facts: tuple[Formula, ...] = ()
     suppositions: tuple[tuple[Formula, Term], ...] = ()
     steps: tuple[tuple[Term, Term], ...] = ()
+    origin: Term = 0
 
 
 Values: TypeAlias = dict[Place, Any]
@@ -290,11 +292,12 @@ class Loops:
             starts += [_Sum(_POSITION), _Sum(_POSITION, None, 0, 1)]
         ends = [*sums, *(_Sum(None, None, 0, number) for number in numbers)]
         facts = list(self._facts(unknown))
+        at = self._arithmetic.position + shapes.origin
         for start in starts:
             for end in ends:
                 for fact in facts:
                     yield [
-                        partial(_between, self._arithmetic, start, end, more, fact)
+                        partial(_between, at, self._arithmetic, start, end, more, fact)
                         for more in (1, 0)
                     ]
 
@@ -350,9 +353,15 @@ def _ends_segment(place: Place, less: Term, step: Term, values: Values) -> Formu
 
 
 def _between(
-    here: Arithmetic, start: _Sum, end: _Sum, more: int, fact: Candidate, values: Values
+    at: Term,
+    here: Arithmetic,
+    start: _Sum,
+    end: _Sum,
+    more: int,
+    fact: Candidate,
+    values: Values,
 ) -> Formula:
-    inside = (start(values) <= here.position) & (here.position < end(values) + more)
+    inside = (start(values) <= at) & (at < end(values) + more)
     return here.implies(inside, fact(values))
 
 

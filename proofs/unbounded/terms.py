@@ -319,9 +319,14 @@ class Arithmetic:
                 return self.floor_div(-dividend, -divisor)
             if self.positive.issuperset(monomial):
                 shared = [f for f in monomial if all(f in each for each in dividend_terms)]
-                for factor in [*shared, *(f for f in monomial if f not in shared)]:
-                    dividend = self._divided(dividend, factor)
-                return self._divided(dividend, times) if times > 1 else dividend
+                left = [each for each in monomial if each not in shared]
+                quotient = dividend
+                for factor in [*shared, *left]:
+                    quotient = self._divided(quotient, factor)
+                quotient = self._divided(quotient, times) if times > 1 else quotient
+                if len(left) + (times > 1) > 1:
+                    self._fits(quotient, dividend, divisor)
+                return quotient
         return self._quotient(dividend, divisor)
 
     def _divided(self, dividend: Term, factor: str | int) -> Term:
@@ -348,10 +353,18 @@ class Arithmetic:
         new = name not in self._known
         quotient = self.atom(name)
         if new:
+            self._fits(quotient, dividend, divisor)
+        return quotient
+
+    def _fits(self, quotient: Term, dividend: Term, divisor: Term) -> None:
+        """Say what a quotient is, once, also of one by several factors in turn."""
+        name = f"{quotient} is {dividend} // {divisor}"
+        if isinstance(quotient, Number) and name not in self._known:
+            self._known.add(name)
             product = quotient * divisor
             fits = (product <= dividend) & (dividend < product + divisor)
-            self._fact(self.implies(divisor >= 1, fits), [name])
-        return quotient
+            atoms = {atom for monomial in quotient.terms for atom in monomial}
+            self._fact(self.implies(divisor >= 1, fits), atoms)
 
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
         """Division, rounded up."""

@@ -29,24 +29,34 @@ _LOOKUPS = (
 """The claims that a statement about a lookup is about."""
 
 
+_STATEMENTS = (
+    "lookup sliding_window eagle",
+    "mask sliding_window eagle interval",
+    "lookup sliding_window",
+    "mask sliding_window interval",
+    "mask sliding_window eagle latest",
+    "mask sliding_window latest",
+    "lookup full_attention eagle",
+    "lookup full_attention",
+    "lookup chunked_local",  # vLLM asserts that it has no draft layers
+    "lookup mamba eagle",
+    "lookup mamba",
+    "mask sliding_window eagle dense",
+    "mask sliding_window dense",
+    "mask full_attention dense",
+    "mask mamba latest",
+    *(f"skipped {kind}" for kind in GroupKind),
+)
+"""The statements, those that take longest first: what it is about, the kind, and the rest."""
+
+
 def statements(profile: Profile) -> list[str]:
-    """The statements that are put to the target, those that take longest first.
+    """The statements that are put to the target.
 
     The quick profile has those that take about a second.
     """
-    lookups = [
-        f"lookup {kind}{f' {_EAGLE}' if eagle else ''}"
-        for kind in (GroupKind.SLIDING_WINDOW, *(k for k in GroupKind if _is_quick(k)))
-        for eagle in (True, False)
-        # vLLM asserts that chunked local attention has no draft layers.
-        if not (eagle and kind is GroupKind.CHUNKED_LOCAL)
-        if profile is not Profile.QUICK or _is_quick(kind)
-    ]
-    return [*lookups, *(f"skipped {kind}" for kind in GroupKind)]
-
-
-def _is_quick(kind: GroupKind) -> bool:
-    return kind is not GroupKind.SLIDING_WINDOW
+    quick = list(_STATEMENTS[_STATEMENTS.index("lookup full_attention eagle") :])
+    return quick if profile is Profile.QUICK else list(_STATEMENTS)
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,8 @@ class Unbounded:
     """One statement about a function of the target, for all lengths, and how it ended.
 
     Attributes:
-        name: what the statement is about: "lookup" or "skipped" tokens, the kind, and EAGLE.
+        name: what the statement is about: "lookup", "mask" or "skipped" tokens, the kind, and the
+            rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
         outside: the causes of known divergences, outside of which it is proved.
@@ -78,9 +89,10 @@ class Unbounded:
 
     def describe(self) -> str:
         """What the statement is about, in words."""
-        what, kind, *eagle = self.name.split()
-        of = {"lookup": "lookup of", "skipped": "tokens skipped by"}[what]
-        return f"{of} {kind.replace('_', ' ')}{' with EAGLE' if eagle else ''}"
+        what, kind, *rest = self.name.split()
+        of = {"lookup": "lookup of", "mask": "mask of", "skipped": "tokens skipped by"}[what]
+        told = [" with EAGLE" if each == _EAGLE else f", {each} retention" for each in rest]
+        return f"{of} {kind.replace('_', ' ')}{''.join(told)}"
 
     def as_json(self) -> dict[str, Any]:
         """The statement as JSON; it has no bound."""
@@ -127,12 +139,13 @@ def check_agreement(proved: Sequence[Unbounded], obligations: Iterable[Obligatio
 
 def proved_in_words(found: Sequence[Unbounded]) -> list[str]:
     """How many statements are proved, and of each other one why it is not."""
+    found = [each for each in found if each.status is not Status.NOT_APPLICABLE]
     proved = [each for each in found if each.status is Status.PROVED]
     but = [each for each in proved if each.outside]
-    spared = f" ({len(but)} outside a known divergence)" if but else ""
+    spared = f" ({len(but)} outside known divergences)" if but else ""
     lines = [
         f"proved for all lengths, sizes and cache contents: {len(proved)} of "
-        f"{count(found, 'statement')} about lookups and skipped tokens{spared}"
+        f"{count(found, 'statement')} about lookups, masks and skipped tokens{spared}"
     ]
     for each in found:
         if each.status is not Status.PROVED:

@@ -6,7 +6,7 @@ must agree with what is proved; and what fails is a counterexample only if it sh
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
@@ -15,25 +15,29 @@ from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.failures import CannotJudge, InternalError
+from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.unbounded.lookups import AnyLookup
+from hitproof.proofs.unbounded.masks import AnyMask, Retention, is_due
 from hitproof.proofs.unbounded.proving import Proof, Statement, Verdict, prove
 from hitproof.proofs.unbounded.skipping import AnySkipping, skips_right
 from hitproof.proofs.unbounded.source import Unsupported, literals
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import NULL, Listing, Record
 from hitproof.spec.claims import Status
-from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.hits import required_run
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import Blocks, Formula
+from hitproof.spec.terms import Blocks, Formula, Term
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
-from hitproof.vllm_integration.adapter.parts import Parts
+from hitproof.vllm_integration.adapter.parts import MASK, Parts
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 
 _AGREEING = 150
 """On how many values a function runs beside its proof."""
+
+_FAR = 1000
+"""Up to which number in the code a function is run on sizes next to it."""
 
 _TRIES = 4000
 """On how many values it runs to show what fails."""
@@ -63,6 +67,19 @@ _DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[Departure, ...]] = {
 }
 
 
+MaskDeparture = Departure
+"""Of a mask, `Departure.spares` is whether a block is kept rightly all the same."""
+
+_MASK_DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[MaskDeparture, ...]] = {
+    (GroupKind.SLIDING_WINDOW, True): (
+        Departure(
+            "With EAGLE under dense retention, block 0 is registered though no hit can use it",
+            lambda shape, block: (block >= 1) | (shape.tail + 1 != shape.segment),
+        ),
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What is known of one statement.
@@ -84,10 +101,13 @@ class Outcome:
 
 def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
     """Prove the statement of that name, or refute it by values."""
-    what, kind, *eagle = name.split()
+    what, kind, *more = name.split()
+    eagle = "eagle" in more
+    if what == "mask":
+        return _settle_mask(subject, GroupKind(kind), eagle, Retention(more[-1]), seconds)
     if what == "skipped":
         return _settle_skipping(subject, GroupKind(kind), seconds)
-    return _LookupOfKind(subject, GroupKind(kind), bool(eagle)).settle(seconds)
+    return _LookupOfKind(subject, GroupKind(kind), eagle).settle(seconds)
 
 
 class _LookupOfKind:
@@ -173,8 +193,7 @@ class _LookupOfKind:
         self, chance: random.Random, sizes: Mapping[str, int], tries: int
     ) -> Iterator[LookupEvidence]:
         """What is wrong where the real function runs, on sizes like these and on others."""
-        function = getattr(self._function, "__func__", self._function)
-        numbers = literals(function) if isinstance(function, FunctionType) else set()
+        numbers = _numbers_in(self._function)
         for number in range(tries):
             near = sizes if number % 2 else {}
             configuration, max_length = self._chosen(chance, near, numbers)
@@ -187,7 +206,7 @@ class _LookupOfKind:
         self, chance: random.Random, sizes: Mapping[str, int], numbers: set[int]
     ) -> tuple[Configuration, int]:
         """A configuration, and how many tokens may be served: small, or next to a number."""
-        marks = [each + apart for each in numbers if 2 < each < 1000 for apart in (0, 1, 2)]
+        marks = [each + apart for each in sorted(numbers) if 2 < each < _FAR for apart in (0, 1, 2)]
 
         def size(least: int, most: int, given: int | None = None) -> int:
             if given is not None and chance.random() < 0.8:
@@ -236,6 +255,12 @@ class _LookupOfKind:
         state = frozenset((0, block) for block in cached)
         answer = replay(space, lookup, max_length, state)
         return judge_answer(configuration, lookup, max_length, policy, state, answer)
+
+
+def _numbers_in(function: Any) -> set[int]:
+    """The numbers that are written in a function or method."""
+    function = getattr(function, "__func__", function)
+    return literals(function) if isinstance(function, FunctionType) else set()
 
 
 def _some_blocks(
@@ -297,10 +322,90 @@ def _settle_skipping(subject: VllmSubject, kind: GroupKind, seconds: float) -> O
     return Outcome(Status.PROVED, proof=proof)
 
 
+def _settle_mask(
+    subject: VllmSubject, kind: GroupKind, eagle: bool, retention: Retention, seconds: float
+) -> Outcome:
+    """Prove the mask of a kind under a retention."""
+    parts = subject.parts
+    manager = parts.manager_class(kind)
+    function = getattr(manager, MASK, None)
+    if function is None and parts.find_mask(manager) is not None:  # before 0.23
+        raise CannotJudge("masks that are methods of a manager are not executed on symbols")
+    if function is None or (retention is not Retention.DENSE and not parts.thins_out(kind)):
+        raise Predates(f"{manager.__name__} has no such mask")
+    window = 2 if kind is GroupKind.SLIDING_WINDOW else None
+    spec = type(parts.spec(Group(kind, 1, window, eagle)))
+    where = f"{manager.__name__}.{function.__name__}"
+
+    def called(
+        start: Term, end: Term, alignment: Term, spec: Any, interval: Term, promised: Term
+    ) -> dict[str, Any]:
+        values = {
+            "start_block": start,
+            "end_block": end,
+            "alignment_tokens": alignment,
+            "kv_cache_spec": spec,
+            "use_eagle": eagle,
+            "retention_interval": interval,
+            "reachable_boundaries": (promised,),
+            "num_prompt_tokens": promised + 1,  # the last token is computed anew
+        }
+        return spelled(function, arguments(function, values, where))
+
+    def state(here: Arithmetic, known: tuple[MaskDeparture, ...] = ()) -> Statement:
+        any_ = AnyMask(here, kind, eagle, retention)
+        fields = {"block_size": any_.block_size, "sliding_window": any_.window}
+        of_group = Record(spec, {n: v for n, v in fields.items() if v is not None})
+        end = any_.start + any_.length
+        given = called(any_.start, end, any_.alignment, of_group, any_.interval, any_.promised)
+        spared = tuple(each.spares(any_.siblings, any_.block) for each in known)
+        wide = () if any_.window is None else (any_.window >= 2,)
+        premises = (*any_.premises, *wide, *spared)
+        return Statement(function, given, premises, any_.conclusions, any_.shapes, any_.sizes)
+
+    known: tuple[MaskDeparture, ...] = ()
+    proof = first = prove(state, seconds)
+    if proof.verdict is Verdict.FAILED and (kind, eagle) in _MASK_DEPARTURES:
+        known = _MASK_DEPARTURES[kind, eagle]
+        proof = prove(lambda here: state(here, known), seconds)
+    if proof.verdict is Verdict.INCONCLUSIVE:
+        return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
+    failed = proof.verdict is Verdict.FAILED
+    chance = random.Random(0)
+    marks = [0, *(each for each in sorted(_numbers_in(function)) if 0 < each < _FAR)]
+    for _ in range(_TRIES if failed else _AGREEING):
+        size, segment = chance.randint(1, 4), chance.randint(1, 6)
+        start = chance.randint(0, 9) + chance.choice(marks)
+        width = None if window is None else chance.randint(2, 6 * size)
+        group = Group(kind, size, width, eagle)
+        shape = geometry(group, segment * size)
+        end, apart = start + chance.randint(0, 20), segment * chance.randint(1, 3)
+        alignment = segment * size
+        promised = chance.randint(alignment, 20 * size + alignment)
+        interval = {Retention.DENSE: None, Retention.LATEST: 0}.get(retention, apart * size)
+        mask = function(**called(start, end, alignment, parts.spec(group), interval, promised))
+        siblings = replace(shape, segment=apart) if retention is Retention.INTERVAL else shape
+        boundary = promised // alignment * segment
+        for block in range(start, end):
+            kept = True if mask is None else mask[block - start]
+            spared = all(each.spares(siblings, block) for each in known)
+            if spared and kept is not is_due(shape, block, retention, boundary, apart):
+                wrong = f"{group}, alignment {alignment}: block {block} of {start} to {end}"
+                if not failed:
+                    raise InternalError(f"a proved mask is wrong: {wrong}")
+                return Outcome(Status.REFUTED, f"{proof.detail}: {wrong}", proof=proof)
+    if failed:
+        detail = f"{proof.detail or first.detail}; no values were found that show it"
+        return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
+    return Outcome(Status.PROVED, outside=tuple(each.cause for each in known), proof=proof)
+
+
 def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """The operation: what is known of the statement ``name``."""
     try:
         outcome = settle(subject, message["name"], message["seconds"])
+    except Predates as error:
+        outcome = Outcome(Status.NOT_APPLICABLE, str(error))
     except (CannotJudge, Unsupported) as error:
         outcome = Outcome(Status.INCONCLUSIVE, str(error))
     except PathError as error:
