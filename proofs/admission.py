@@ -152,7 +152,11 @@ def _on_edge(at: Interpretation, whole: bool = True) -> Statement:
     size, some = _block_size(at)
     chunk = blocks * size if whole else at.integer("chunk")
     return Statement(
-        (*some, ("a chunk holds at least one block", 1 <= blocks)),
+        (
+            *some,
+            ("a chunk holds at least one block", 1 <= blocks),
+            ("and so at least one token", 1 <= chunk),
+        ),
         number * chunk == (number * blocks) * size,
     )
 

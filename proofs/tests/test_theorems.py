@@ -22,7 +22,7 @@ from hitproof.proofs.theorems import THEOREMS
 from hitproof.proofs.watching import seen_in, watched
 from hitproof.spec import attention, hits, mask, sharing
 from hitproof.spec.claims import CLAIMS, Basis, Clause, Status, basis
-from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.groups import BlockGeometry, ConfigurationError, Group, GroupKind
 from hitproof.spec.releases.sequential import one_pass_suffices
 from hitproof.spec.terms import EXECUTABLE, ceil_div, for_all, max
 
@@ -190,8 +190,8 @@ def first_model(state: State, unknowns: Model, bound: int) -> Model | None:
             )
             try:
                 statement = state(Replay(model))
-            except ZeroDivisionError:
-                continue
+            except (ZeroDivisionError, ConfigurationError):
+                continue  # premises exclude it
             if all(holds for _, holds in statement.hypotheses) and not statement.conclusion:
                 return model
     return None
