@@ -29,8 +29,9 @@ class Verified:
         fixes: the fixes.
         gone: entries of the ledger on their faults that do not reproduce.
         left: those that do.
+        copies: those of a tier, which has a copy of the code of its own.
         also: other entries that do not reproduce; the fixes remove them as well.
-        remaining: by the cause of other known divergences, how many are found.
+        remaining: by the cause of other known divergences, and of these copies, how many are found.
         grown: known divergences that reach further, as the fixes say of what they uncover.
         new: other findings that the release itself does not have.
         detail: why not everything could be judged; empty if it could.
@@ -39,6 +40,7 @@ class Verified:
     fixes: tuple[Fix, ...]
     gone: tuple[Entry, ...]
     left: tuple[Entry, ...]
+    copies: tuple[Entry, ...]
     also: tuple[Entry, ...]
     remaining: Mapping[str, int]
     grown: tuple[Finding, ...]
@@ -106,21 +108,27 @@ def of_report(fixes: Sequence[Fix], report: Report) -> Verified:
     """What the report of a check says of the fixes that the target has."""
     causes = {fault.title for fix in fixes for fault in fix.faults}
     stale, known = report.judgement.stale, [entry for _, entry in report.judgement.known]
+    left = [entry for entry in known if entry.cause in causes]
     remaining: dict[str, int] = {}
     for entry in known:
-        if entry.cause not in causes:
+        if entry.cause not in causes or _is_of_a_tier(entry):
             remaining[entry.cause] = remaining.get(entry.cause, 0) + 1
     changed = [each.policy.name for each in report.policy_changes]
     return Verified(
         fixes=tuple(fixes),
         gone=tuple(entry for entry in stale if entry.cause in causes),
-        left=tuple(entry for entry in known if entry.cause in causes),
+        left=tuple(entry for entry in left if not _is_of_a_tier(entry)),
+        copies=tuple(entry for entry in left if _is_of_a_tier(entry)),
         also=tuple(entry for entry in stale if entry.cause not in causes),
         remaining=remaining,
         grown=tuple(each for each in report.judgement.new if _is_said(each, fixes)),
         new=tuple(each for each in report.judgement.new if not _is_said(each, fixes)),
         detail="; ".join([*report.open_questions, *(f"policy {each} changes" for each in changed)]),
     )
+
+
+def _is_of_a_tier(entry: Entry) -> bool:
+    return entry.signature.claim.startswith("tier_")
 
 
 def _is_said(finding: Finding, fixes: Sequence[Fix]) -> bool:

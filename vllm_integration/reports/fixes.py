@@ -115,6 +115,7 @@ def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:
             "verdict": each.verdict.label,
             "gone": [entry.signature.as_json() for entry in each.gone],
             "left": [entry.signature.as_json() for entry in each.left],
+            "copies": [entry.signature.as_json() for entry in each.copies],
             "also_gone": [entry.signature.as_json() for entry in each.also],
             "remaining": dict(each.remaining),
             "grown": [finding.as_json() for finding in each.grown],
@@ -131,8 +132,9 @@ def print_verified(each: Verified, console: Console) -> None:
     also = f", and {len(each.also)} of other faults" if each.also else ""
     told = f"{each.name}: {each.verdict.label}; {found}{also}, {len(each.new)} new"
     console.print(escape(told), highlight=False)
-    for entry in each.left:
-        console.print(escape(f"  left: {entry.signature.headline}"), highlight=False)
+    for name, entries in (("left", each.left), ("in a tier's copy", each.copies)):
+        for entry in entries:
+            console.print(escape(f"  {name}: {entry.signature.headline}"), highlight=False)
     for name, findings in (("uncovered", each.grown), ("new", each.new)):
         for finding in findings:
             text = f"  {name}: {finding.signature.divergence}: {finding.signature.headline}"
