@@ -15,7 +15,7 @@ from hitproof.vllm_integration.tests import forkserver
 from hitproof.vllm_integration.tests.forkserver import COMMAND, INTERPRETER, PYTHON, Program
 
 _SAMPLE = 16
-"""One long test in about so many is run where they are sampled."""
+"""In a sample, about one long test in this many is run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -75,16 +75,8 @@ class _TierRequest(LookupRequest):
     def evidence(self, cached: frozenset[Question], answer: Answer) -> TierLookupEvidence:
         """What is wrong with ``answer`` when exactly ``cached`` is stored."""
         found = super().evidence(cached, answer)
-        return TierLookupEvidence(
-            signature=replace(found.signature, claim=_LONGEST),
-            configuration=found.configuration,
-            spec=found.spec,
-            actual=found.actual,
-            cached=found.cached,
-            max_length=found.max_length,
-            spec_hit=found.spec_hit,
-            actual_hit=found.actual_hit,
-        )
+        signature = replace(found.signature, claim=_LONGEST)
+        return TierLookupEvidence(**vars(found) | {"signature": signature})
 
 
 def _lookup_cases(subject: TierSubject, layout: Layout) -> Iterator[Case]:
@@ -134,7 +126,7 @@ def _judged(
     end: int,
     ask: Callable[[], Sequence[Sequence[bool] | None]],
 ) -> Case:
-    """Whether a mask has the blocks of each group that are due, and no others but optional ones."""
+    """Compare the mask of each group with the blocks that are due and those that are optional."""
     try:
         masks = ask()
     except Predates:
@@ -163,14 +155,12 @@ def _judged(
 def _due(looked_up: LookedUp, mask: str, first: int, last: int) -> tuple[set[int], set[int]]:
     """The blocks that a mask must have, and those that it may have."""
     shape, blocks = looked_up.shape, range(first, last)
-    match mask:
-        case "store":
-            return {block for block in blocks if is_stored(shape, block, first, last)}, set()
-        case "lookup":
-            asked = {block for block in blocks if is_due(shape, block, last)}
-            return asked, {block for block in blocks if in_mask(shape, block)}
-        case _:
-            return {b for b in blocks if is_loaded(shape, b, last, lambda _: False)}, set()
+    if mask == STORE:
+        return {block for block in blocks if is_stored(shape, block, first, last)}, set()
+    if mask == LOOKUP:
+        asked = {block for block in blocks if is_due(shape, block, last)}
+        return asked, {block for block in blocks if in_mask(shape, block)}
+    return {block for block in blocks if is_loaded(shape, block, last, lambda _: False)}, set()
 
 
 def _crash(layout: Layout, mask: str, start: int, end: int, crash: Exception) -> TierMaskEvidence:

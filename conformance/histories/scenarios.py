@@ -192,16 +192,8 @@ def _priorities(made: Scenario) -> None:
     """Who comes first, or runs first, often gives way first."""
     turn = made.any_of(lambda place: -place, lambda _: made.random.randint(0, 2))
     for place, (name, request) in enumerate(made.requests.items()):
-        before = next(
-            (
-                each
-                for each in made.requests.values()
-                if each.session is not None and each.session == request.session
-            ),
-            None,
-        )
-        priority = turn(place) if before is None else before.priority
-        made.requests[name] = replace(request, priority=priority)
+        if request.session is None:  # the inputs of one have the same
+            made.requests[name] = replace(request, priority=turn(place))
 
 
 def _scarce(made: Scenario) -> None:
@@ -236,7 +228,7 @@ def _stops(made: Scenario) -> None:
 
 
 def _follow_up(made: Scenario) -> None:
-    """Somebody goes on with what the model would have sampled, which nobody may have registered."""
+    """A request continues past the end of another, whose unsampled tokens must not be cached."""
     name, first = made.random.choice(list(made.requests.items()))
     prompt = first.prompt + first.sampled + made.new_tokens(made.random.randint(1, made.size))
     made.requests["past"] = Arrival(prompt, made.new_tokens(2), after=name)

@@ -39,7 +39,7 @@ def shrink(history: History, shows: Callable[[History], bool], budget: int = 3_0
 
 
 class Tries(Generic[_T]):
-    """Candidates that are tried for whether they still show it, so many at most."""
+    """Tries candidates, up to a budget, and says which of them still show the finding."""
 
     def __init__(self, shows: Callable[[_T], bool], budget: int) -> None:
         self._shows = shows

@@ -286,7 +286,7 @@ class StepRules:
         if not kept or not admitted or len(now.after) < 2:
             return
         if self._deployment.host is not None and any(each.start for each in admitted):
-            return  # once admitted, it takes up pages of its hit that are still on the device
+            return  # after admission vLLM pins those pages of the hit that are still on the device
         last = admitted[-1]
         end = last.start + last.num_tokens + (self._engine.num_lookahead_tokens or 0)
         need = kept + sum(

@@ -104,7 +104,7 @@ class _Leaf:
 
 
 class Loops:
-    """Cuts loops on one path after the other, and remembers what is known of each."""
+    """Cuts loops at their invariants, path by path, and keeps the facts known about each loop."""
 
     def __init__(self, arithmetic: Arithmetic, shapes: Shapes) -> None:
         self._arithmetic = arithmetic
@@ -347,7 +347,7 @@ def _supposed(
 
 
 def _ends_segment(place: Place, less: Term, step: Term, values: Values) -> Formula:
-    """A run of so many blocks that begins after the position ends a segment."""
+    """Whether a run of blocks after the position ends on a segment edge, or has no block."""
     end = values[_POSITION] + 1 + values[place] - less
     return (values[place] == 0) | (end % step == 0)
 

@@ -1,4 +1,4 @@
-"""Which tokens of a request nobody reads any more, whatever its sizes are."""
+"""Which tokens of a request are no longer read, for all lengths, windows and chunks."""
 
 from collections.abc import Iterator
 from typing import Any
