@@ -134,6 +134,39 @@ class Replay:
         )
 
 
+class Shifted:
+    """Another interpretation, in which one unknown integer is another number.
+
+    Attributes:
+        names: of the integers that were asked for, in that order.
+    """
+
+    def __init__(self, at: Interpretation, name: str = "", by: int = 0) -> None:
+        self._at, self._name, self._by = at, name, by
+        self.names: dict[str, None] = {}
+
+    def integer(self, name: str) -> Term:
+        """The integer, and ``by`` more if it is the one with that name."""
+        self.names[name] = None
+        return self._at.integer(name) + self._by * (name == self._name)
+
+    def compared(self, name: str) -> Term:
+        """The same."""
+        return self._at.compared(name) + self._by * (name == self._name)
+
+    def block_set(self, name: str) -> Callable[[Term], Formula]:
+        """As it is."""
+        return self._at.block_set(name)
+
+    def block_sets(self, name: str) -> Callable[[Term, Term], Formula]:
+        """As they are."""
+        return self._at.block_sets(name)
+
+    def groups(self) -> Any:
+        """As they are."""
+        return self._at.groups()
+
+
 def _numbered(name: str, index: int) -> str:
     return f"{name}_{index}"
 

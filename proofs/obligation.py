@@ -1,10 +1,18 @@
 """What is to be proved: statements, obligations, mutants and theorems."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
-from hitproof.proofs.interpretation import Abstract, Interpretation, Z3Interpretation, bare
+from hitproof.proofs.interpretation import (
+    Abstract,
+    Bounded,
+    Interpretation,
+    Shifted,
+    Z3Interpretation,
+    bare,
+)
 from hitproof.spec.groups import BlockGeometry, GroupKind
 from hitproof.spec.terms import Formula, Term
 
@@ -59,6 +67,26 @@ class Mutant:
     state: State
 
 
+def slips(state: State) -> Iterator[Mutant]:
+    """The mutants that any statement has: its conclusion, about one more or one less of something.
+
+    Those of the most important unknowns come first. Not every one is false.
+    """
+    unknowns = Shifted(Bounded(1))
+    state(unknowns)
+    for name in unknowns.names:
+        for by, how in ((1, "more"), (-1, "less")):
+            yield Mutant(
+                f"{name}_one_{how}",
+                f"So it is of one {how} than {name}.",
+                partial(_slipped, state, name, by),
+            )
+
+
+def _slipped(state: State, name: str, by: int, at: Interpretation) -> Statement:
+    return Statement(state(at).hypotheses, state(Shifted(at, name, by)).conclusion)
+
+
 @dataclass(frozen=True)
 class Obligation:
     """One part of a theorem.
@@ -67,7 +95,8 @@ class Obligation:
         name: stable, unique within its theorem.
         sentence: what is proved, in one English sentence.
         state: the statement.
-        mutants: errors that the statement must be strong enough to exclude.
+        mutants: errors that the statement must be strong enough to exclude. Without any, one of
+            its `slips` must be refuted.
         interpretation: the one to prove it in.
         rests_on: the obligations before it in its theorem whose conclusions it takes for granted;
             it is proved only if they are.
@@ -76,7 +105,7 @@ class Obligation:
     name: str
     sentence: str
     state: State
-    mutants: tuple[Mutant, ...]
+    mutants: tuple[Mutant, ...] = ()
     interpretation: Callable[[], Z3Interpretation] = Abstract
     rests_on: tuple[str, ...] = ()
 

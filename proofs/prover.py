@@ -1,9 +1,10 @@
 """Runs the theorems and reports the result of each obligation.
 
 An obligation is *proved* when Z3 finds its premises and the negated conclusion contradictory,
-when a small model shows that the premises can hold, and when each of its mutants is refuted by
-a small model. It is *refuted* when a model violates it. Everything else, including unknown and an
-exhausted resource limit, is *inconclusive*. Every model is replayed on ints.
+when a small model shows that the premises can hold, and when each of its mutants, or one of its
+slips if it has none, is refuted by a small model. It is *refuted* when a model violates it.
+Everything else, including unknown and an exhausted resource limit, is *inconclusive*. Every model
+is replayed on ints.
 
 If cvc5 is installed, proved obligations are also checked by it, in the same process, which is
 killed when it takes too long.
@@ -22,7 +23,7 @@ import z3
 from hitproof.proofs.errors import ReplayError
 from hitproof.proofs.interpretation import Bounded, Model, Replay, Z3Interpretation, bare
 from hitproof.proofs.lemmas import LEMMAS
-from hitproof.proofs.obligation import Obligation, State, Theorem, refutation
+from hitproof.proofs.obligation import Obligation, State, Theorem, refutation, slips
 from hitproof.proofs.second_solver import Opinion, available, obligation_query, opinion
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.proofs.watching import watched
@@ -245,16 +246,24 @@ def _judge(
     replay(obligation.state, premises, broken=False)
     refuted: dict[str, Model] = {}
     result = replace(result, premises=premises, mutants=refuted)
-    if not obligation.mutants:
-        return replace(result, detail="it has no mutant, so it may be unable to fail")
-    for mutant in obligation.mutants:
+    for mutant in obligation.mutants or slips(obligation.state):
         model, reason = solver.small_model(mutant.state, broken=True)
-        if model is None:
+        if model is not None:
+            try:
+                replay(mutant.state, model, broken=True)
+            except IndexError as error:
+                if obligation.mutants:
+                    raise ReplayError(f"{mutant.name} is about a group that is none") from error
+                continue
+            if solver.proves(mutant.state, obligation.interpretation)[0]:
+                raise ReplayError(f"{result.obligation} proves its mutant {mutant.name} too")
+            refuted[mutant.name] = model
+            if not obligation.mutants:
+                break
+        elif obligation.mutants:
             return replace(result, detail=f"its mutant {mutant.name} is not refuted: {reason}")
-        replay(mutant.state, model, broken=True)
-        if solver.proves(mutant.state, obligation.interpretation)[0]:
-            raise ReplayError(f"{result.obligation} proves its mutant {mutant.name} too")
-        refuted[mutant.name] = model
+    if not refuted:
+        return replace(result, detail="none of its slips is refuted, so it may be unable to fail")
     return replace(result, status=Status.PROVED)
 
 

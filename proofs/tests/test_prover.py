@@ -95,10 +95,12 @@ def test_mutant_that_is_not_refuted_is_not_a_proof() -> None:
     assert "harmless" in result.detail
 
 
-def test_obligation_without_mutant_is_not_proved() -> None:
-    result = judged(Obligation("o", "s", TRUE, ()))
-    assert result.status is Status.INCONCLUSIVE
-    assert "no mutant" in result.detail
+def test_without_mutants_one_more_or_less_must_be_refuted() -> None:
+    tight = judged(Obligation("o", "s", partial(TRUE, claimed=3)))
+    assert (tight.status, tight.mutants) == (Status.PROVED, {"x_one_less": Model({"x": 3})})
+    loose = judged(Obligation("o", "s", TRUE))
+    assert loose.status is Status.INCONCLUSIVE
+    assert "slips" in loose.detail
 
 
 @pytest.mark.long
