@@ -178,13 +178,12 @@ def _theorem(claim: Claim) -> Iterator[str]:
     yield "\n## Theorem\n"
     yield f"{theorem.covers}\n"
     count = len(theorem.obligations)
-    mutants = sum(len(each.mutants) for each in theorem.obligations)
     unproved = [each.__name__ for each in claim.clauses if basis(each) is not Basis.PROVED]
     if unproved:
         names = ", ".join(f"`{name}`" for name in unproved)
         yield f"Not proved, but tested, are the clauses {names}.\n"
     yield (
-        f"This is proved without bounds, in {count} obligations; {mutants} deliberate errors in "
+        f"This is proved without bounds, in {count} obligations, and deliberate errors in each of "
         f"them are refuted. `hitproof prove {claim.name}` proves it again.\n"
     )
     modules = {_module(each.state) for each in theorem.obligations}

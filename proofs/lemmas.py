@@ -46,7 +46,7 @@ def _ceiling_exists(at: Interpretation, slip: int = 0) -> Statement:
     return Statement(((_HAS_SIZE, 1 <= divisor),), is_ceiling(quotient, dividend, divisor))
 
 
-def _floor_is_greatest(at: Interpretation, slip: int = 0) -> Statement:
+def _floor_is_greatest(at: Interpretation) -> Statement:
     quotient, other = at.integer("quotient"), at.integer("other")
     dividend, divisor = at.integer("dividend"), at.integer("divisor")
     return Statement(
@@ -55,11 +55,11 @@ def _floor_is_greatest(at: Interpretation, slip: int = 0) -> Statement:
             ("the quotient is rounded down", is_floor(quotient, dividend, divisor)),
             ("another multiple does not exceed the dividend", other * divisor <= dividend),
         ),
-        other <= quotient + slip,
+        other <= quotient,
     )
 
 
-def _ceiling_is_least(at: Interpretation, slip: int = 0) -> Statement:
+def _ceiling_is_least(at: Interpretation) -> Statement:
     quotient, other = at.integer("quotient"), at.integer("other")
     dividend, divisor = at.integer("dividend"), at.integer("divisor")
     return Statement(
@@ -68,7 +68,7 @@ def _ceiling_is_least(at: Interpretation, slip: int = 0) -> Statement:
             ("the quotient is rounded up", is_ceiling(quotient, dividend, divisor)),
             ("another multiple covers the dividend", dividend <= other * divisor),
         ),
-        quotient + slip <= other,
+        quotient <= other,
     )
 
 
@@ -109,11 +109,6 @@ LEMMAS = Theorem(
             "floor_is_greatest",
             "No greater multiple lies at or below an integer than its quotient rounded down.",
             _floor_is_greatest,
-            Mutant(
-                "one_less",
-                "All multiples at or below an integer are less than its quotient rounded down.",
-                partial(_floor_is_greatest, slip=-1),
-            ),
         ),
         _lemma(
             "ceiling_exists",
@@ -129,11 +124,6 @@ LEMMAS = Theorem(
             "ceiling_is_least",
             "No lesser multiple covers an integer than its quotient rounded up.",
             _ceiling_is_least,
-            Mutant(
-                "one_more",
-                "All multiples that cover an integer are greater than its quotient rounded up.",
-                partial(_ceiling_is_least, slip=1),
-            ),
         ),
     ),
 )

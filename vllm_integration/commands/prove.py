@@ -27,8 +27,8 @@ def prove(
         typer.Option(
             "--smt2",
             metavar="DIR",
-            help="Also write each obligation and mutant to DIR as an SMT-LIB 2 file, with the "
-            "expected answer.",
+            help="Also write each obligation and written mutant to DIR as an SMT-LIB 2 file, with "
+            "the expected answer.",
             show_default=False,
         ),
     ] = None,

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hitproof.proofs.errors import SecondSolverError
-from hitproof.proofs.prover import ProofResult, prove
+from hitproof.proofs.prover import ProofResult, chosen, prove
 from hitproof.proofs.second_solver import Opinion
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration import cli
@@ -108,7 +108,8 @@ def test_smt2_files_are_written_for_the_chosen_claims(
     assert code == Verdict.CONFORMS
     files = list((tmp_path / "new" / "directory").rglob("*.smt2"))
     assert {path.parent.name for path in files} == {CLAIM, "products_and_quotients"}
-    assert len(files) == sum(1 + len(result.mutants) for result in proved)
+    planned = [part for theorem in chosen([CLAIM]) for part in theorem.obligations]
+    assert len(files) == sum(1 + len(part.mutants) for part in planned)
 
 
 def test_directory_that_cannot_be_written_is_a_usage_error(
