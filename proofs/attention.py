@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 from hitproof.proofs.cases import (
     CASES,
@@ -23,34 +22,29 @@ from hitproof.spec.terms import Formula, Term
 
 
 def _attending_group(
-    at: Interpretation, kind: GroupKind, window_slip: int
+    at: Interpretation, kind: GroupKind
 ) -> tuple[BlockGeometry, Term, Callable[[Term, Term], Formula], Hypotheses]:
     """Any group of that kind, seen in tokens: also its block size and what attends to what."""
-    # The run before one boundary does not depend on where the next one is.
+    window: Term | None = None
+    chunk: Term | None = None
+    tail: Term = 0
     if kind is CHUNKED:
         block_size, chunk, sizes = chunks(at)
-        group = BlockGeometry(kind, 1, 0, 0, block_size, chunk)
-        return group, block_size, _attends(None, chunk), sizes
-    block_size = at.integer("block_size")
-    some_block = ("a block holds at least one token", 1 <= block_size)
-    if kind is FULL:
-        return BlockGeometry(kind, 1, 0, 0), block_size, _attends(None, None), (some_block,)
-    window = at.integer("window")
-    tail = attention.tail_blocks(window + window_slip, block_size)
-    some_window = ("a window holds at least the token itself", 1 <= window)
-    group = BlockGeometry(kind, 1, tail, 0)
-    return group, block_size, _attends(window, None), (some_block, some_window)
+    else:
+        block_size = at.integer("block_size")
+        sizes = (("a block holds at least one token", 1 <= block_size),)
+    if kind is SLIDING:
+        window = at.integer("window")
+        tail = attention.tail_blocks(window, block_size)
+        sizes += (("a window holds at least the token itself", 1 <= window),)
+    # The run before one boundary does not depend on where the next one is.
+    group = BlockGeometry(kind, 1, tail, 0, block_size, chunk)
+    return group, block_size, partial(attention.attends, window=window, chunk=chunk), sizes
 
 
-def _attends(window: Term | None, chunk: Term | None) -> Callable[[Term, Term], Formula]:
-    return partial(attention.attends, window=window, chunk=chunk)
-
-
-def _read_is_required(
-    at: Interpretation, kind: GroupKind, window_slip: int = 0, boundary_slip: int = 0
-) -> Statement:
+def _read_is_required(at: Interpretation, kind: GroupKind) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
-    group, block_size, attends, sizes = _attending_group(at, kind, window_slip)
+    group, block_size, attends, sizes = _attending_group(at, kind)
     query, token = at.integer("query"), at.integer("token")
     first = boundary * block_size
     return Statement(
@@ -62,16 +56,14 @@ def _read_is_required(
             ("the query is computed after the hit", first <= query),
             ("the query reads the token", attends(query, token)),
         ),
-        hits.in_required_run(group, block, boundary + boundary_slip),
+        hits.in_required_run(group, block, boundary),
     )
 
 
-def _required_is_read(
-    at: Interpretation, kind: GroupKind, window_slip: int = 0, boundary_slip: int = 0
-) -> Statement:
+def _required_is_read(at: Interpretation, kind: GroupKind) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
-    group, block_size, attends, sizes = _attending_group(at, kind, window_slip)
-    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    group, block_size, attends, sizes = _attending_group(at, kind)
+    required = hits.in_required_run(group, block, boundary)
     first, last_token = boundary * block_size, (block + 1) * block_size - 1
     return Statement(
         (*sizes, ("the block is in the required run", required)),
@@ -82,9 +74,10 @@ def _required_is_read(
     )
 
 
-def _first_query_suffices(at: Interpretation, kind: GroupKind, first_slip: int = 0) -> Statement:
+def _first_query_suffices(at: Interpretation, kind: GroupKind, later: int = 0) -> Statement:
+    """``later``: so many tokens after the first query is the one that reads the token."""
     first, query, token = at.integer("length"), at.integer("query"), at.integer("token")
-    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
+    *_, attends, sizes = _attending_group(at, kind)
     return Statement(
         (
             *sizes,
@@ -92,36 +85,35 @@ def _first_query_suffices(at: Interpretation, kind: GroupKind, first_slip: int =
             ("the query is computed after the hit", first <= query),
             ("the query reads the token", attends(query, token)),
         ),
-        attends(first + first_slip, token),
+        attends(first + later, token),
     )
 
 
-def _never_ahead(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+def _never_ahead(at: Interpretation, kind: GroupKind) -> Statement:
     query, token = at.integer("query"), at.integer("token")
-    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
-    return Statement(
-        (*sizes, ("the query reads the token", attends(query, token))), token + slip <= query
-    )
+    *_, attends, sizes = _attending_group(at, kind)
+    return Statement((*sizes, ("the query reads the token", attends(query, token))), token <= query)
 
 
-def _reads_itself(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+def _reads_itself(at: Interpretation, kind: GroupKind, ahead: int = 0) -> Statement:
+    """``ahead``: it reads the token so many after its own."""
     query = at.integer("query")
-    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
-    return Statement(sizes, attends(query, query + slip))
+    *_, attends, sizes = _attending_group(at, kind)
+    return Statement(sizes, attends(query, query + ahead))
 
 
-def _one_state(at: Interpretation, slip: int = 0) -> Statement:
+def _one_state(at: Interpretation) -> Statement:
     length, token, other = at.integer("length"), at.integer("token"), at.integer("other")
     return Statement(
         (
             ("resuming reads the state as of the token", attention.reads_state(length, token)),
-            ("and as of the other", attention.reads_state(length + slip, other)),
+            ("and as of the other", attention.reads_state(length, other)),
         ),
         (token == other) & (token < length) & (length <= token + 1),
     )
 
 
-def _read_state_is_required(at: Interpretation, boundary_slip: int = 0) -> Statement:
+def _read_state_is_required(at: Interpretation) -> Statement:
     boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
     last_token = (block + 1) * block_size - 1
     length = boundary * block_size
@@ -134,14 +126,14 @@ def _read_state_is_required(at: Interpretation, boundary_slip: int = 0) -> State
                 attention.reads_state(length, last_token),
             ),
         ),
-        hits.in_required_run(BlockGeometry(MAMBA, 1, 0, 0), block, boundary + boundary_slip),
+        hits.in_required_run(BlockGeometry(MAMBA, 1, 0, 0), block, boundary),
     )
 
 
-def _required_state_is_read(at: Interpretation, boundary_slip: int = 0) -> Statement:
+def _required_state_is_read(at: Interpretation) -> Statement:
     boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
     group = BlockGeometry(MAMBA, 1, 0, 0)
-    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    required = hits.in_required_run(group, block, boundary)
     last_token = (block + 1) * block_size - 1
     return Statement(
         (
@@ -152,13 +144,11 @@ def _required_state_is_read(at: Interpretation, boundary_slip: int = 0) -> State
     )
 
 
-def _hit_has_required_block(
-    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
-) -> Statement:
+def _hit_has_required_block(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
     group, sizes = any_group(at, kind, lookahead)
     cached = at.block_set("cached")
-    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    required = hits.in_required_run(group, block, boundary)
     return Statement(
         (
             *sizes,
@@ -180,7 +170,7 @@ def _replayed(at: Interpretation) -> tuple[Term, Term, Term, Hypotheses]:
     return hit, window, token, hypotheses
 
 
-def _read_is_replayed(at: Interpretation, slip: int = 0) -> Statement:
+def _read_is_replayed(at: Interpretation) -> Statement:
     hit, window, token, hypotheses = _replayed(at)
     query = at.integer("query")
     return Statement(
@@ -189,184 +179,102 @@ def _read_is_replayed(at: Interpretation, slip: int = 0) -> Statement:
             ("the query comes after the hit", hit <= query),
             ("it reads the token", attention.attends(query, token, window, None)),
         ),
-        attention.replay_start(hit, window) + slip <= token,
+        attention.replay_start(hit, window) <= token,
     )
 
 
-def _replayed_is_read(at: Interpretation, slip: int = 0) -> Statement:
+def _replayed_is_read(at: Interpretation) -> Statement:
     hit, window, token, hypotheses = _replayed(at)
     start = attention.replay_start(hit, window)
     return Statement(
-        (*hypotheses, ("it is computed again", start - slip <= token)),
+        (*hypotheses, ("it is computed again", start <= token)),
         attention.attends(hit, token, window, None),
     )
 
 
-def _replay_of_whole_hits(at: Interpretation, slip: int = 0) -> Statement:
+def _replay_of_whole_hits(at: Interpretation) -> Statement:
     hit, window = at.integer("hit"), at.integer("window")
     return Statement(
         (
             ("a window holds at least the token itself", 1 <= window),
-            ("the hit is no longer than what the next token reads", hit <= window - 1 + slip),
+            ("the hit is no longer than what the next token reads", hit <= window - 1),
         ),
         attention.replay_start(hit, window) == 0,
     )
 
 
-def _windows_outside_the_cache() -> Iterable[Obligation]:
+def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
     yield Obligation(
         "what_an_uncached_window_reads_is_replayed",
         "A token of a hit that some later query reads through a window outside the prefix cache is "
         "computed again.",
         _read_is_replayed,
-        (Mutant("one_token_less", "So it is from one on.", partial(_read_is_replayed, slip=1)),),
     )
     yield Obligation(
         "what_is_replayed_is_read",
         "Each token of a hit that is computed again is read by the token after the hit.",
         _replayed_is_read,
-        (Mutant("one_token_more", "So is the one before.", partial(_replayed_is_read, slip=1)),),
     )
     yield Obligation(
         "a_hit_within_the_window_is_replayed_whole",
         "Of a hit that the token after it reads all of, all is computed again.",
         _replay_of_whole_hits,
-        (
-            Mutant(
-                "one_token_longer",
-                "So it is of a hit one token longer.",
-                partial(_replay_of_whole_hits, slip=1),
-            ),
-        ),
     )
-
-
-def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
-    yield from _windows_outside_the_cache()
     yield Obligation(
         case_name("read_state_is_required", MAMBA),
         "The block that keeps the state to resume from is in the required run.",
         _read_state_is_required,
-        (
-            Mutant(
-                "earlier_boundary",
-                "It is in that of a hit one block shorter.",
-                partial(_read_state_is_required, boundary_slip=-1),
-            ),
-        ),
     )
     yield Obligation(
         case_name("required_state_is_read", MAMBA),
         "Resuming reads the state in each block of the required run.",
         _required_state_is_read,
-        (
-            Mutant(
-                "later_boundary",
-                "It reads the state in each block of that of a hit one block longer.",
-                partial(_required_state_is_read, boundary_slip=1),
-            ),
-        ),
     )
     yield Obligation(
         case_name("one_state_is_read", MAMBA),
         "Resuming reads the state as of one token, the last one of the hit.",
         _one_state,
-        (
-            Mutant(
-                "longer_hit",
-                "That state is the one that a hit one token longer reads, too.",
-                partial(_one_state, slip=1),
-            ),
-        ),
     )
     for kind in (FULL, SLIDING, CHUNKED):
         yield Obligation(
             case_name("no_query_reads_ahead", kind),
             "A query reads no token after itself.",
             partial(_never_ahead, kind=kind),
-            (Mutant("nor_itself", "Nor itself.", partial(_never_ahead, kind=kind, slip=1)),),
         )
+        next_token = partial(_reads_itself, kind=kind, ahead=1)
         yield Obligation(
             case_name("every_query_reads_itself", kind),
             "A query reads its own token.",
             partial(_reads_itself, kind=kind),
-            (
-                Mutant(
-                    "next_token", "So it does the next.", partial(_reads_itself, kind=kind, slip=1)
-                ),
-            ),
+            (Mutant("next_token", "So it does the next.", next_token),),
         )
-        sliding = kind is SLIDING
         yield Obligation(
             case_name("every_read_block_is_required", kind),
             "A block that holds a token of the hit that some later query reads is in the "
             "required run.",
             partial(_read_is_required, kind=kind),
-            (
-                Mutant(
-                    "smaller_window",
-                    "The required run of a window one token smaller is enough.",
-                    partial(_read_is_required, kind=kind, window_slip=-1),
-                )
-                if sliding
-                else Mutant(
-                    "earlier_boundary",
-                    "The required run of a hit one block shorter is enough.",
-                    partial(_read_is_required, kind=kind, boundary_slip=-1),
-                ),
-            ),
         )
         yield Obligation(
             case_name("every_required_block_is_read", kind),
             "The first query after the hit reads the last token of each block in the required run.",
             partial(_required_is_read, kind=kind),
-            (
-                Mutant(
-                    "larger_window",
-                    "All of the required run of a window one token larger is read.",
-                    partial(_required_is_read, kind=kind, window_slip=1),
-                )
-                if sliding
-                else Mutant(
-                    "later_boundary",
-                    "All of the required run of a hit one block longer is read.",
-                    partial(_required_is_read, kind=kind, boundary_slip=1),
-                ),
-            ),
+        )
+        within_the_hit = Mutant(
+            "query_within_the_hit",
+            "So it is by the query two tokens before that.",
+            partial(_first_query_suffices, kind=kind, later=-2),
         )
         yield Obligation(
             case_name("first_query_reads_the_most", kind),
             "A token of the hit that some later query reads is read by the first one.",
             partial(_first_query_suffices, kind=kind),
-            (
-                Mutant(
-                    "second_query",
-                    "A token of the hit that some later query reads is read by the second one.",
-                    partial(_first_query_suffices, kind=kind, first_slip=1),
-                )
-                if kind is not FULL
-                else Mutant(
-                    "query_within_the_hit",
-                    "A token of the hit that some later query reads is read by the query two "
-                    "tokens before the first one.",
-                    partial(_first_query_suffices, kind=kind, first_slip=-2),
-                ),
-            ),
+            (within_the_hit,),
         )
     for kind, lookahead in CASES:
-        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
         yield Obligation(
             case_name("hit_has_each_required_block", kind, lookahead),
             "When the required run is cached, so is each block in it.",
-            partial(_hit_has_required_block, **case),
-            (
-                Mutant(
-                    "later_boundary",
-                    "When the required run is cached, so is each block in that of the next block "
-                    "edge.",
-                    partial(_hit_has_required_block, **case, boundary_slip=1),
-                ),
-            ),
+            partial(_hit_has_required_block, kind=kind, lookahead=lookahead),
         )
 
 
