@@ -6,7 +6,6 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from hitproof.proofs.cases import CASES, any_group, case_name
 from hitproof.proofs.interpretation import Interpretation
@@ -32,42 +31,40 @@ def _held(at: Interpretation) -> tuple[Term, Term, Term, Hypotheses]:
     )
 
 
-def _own_hash_suffices(
-    at: Interpretation, reads_ahead: bool, slip: int = 0, lookahead_tokens: int = 0
-) -> Statement:
+def _own_hash_suffices(at: Interpretation, reads_ahead: bool) -> Statement:
     block, token, block_size, held = _held(at)
-    ahead, covered = lookahead_tokens, 0
+    ahead, covered = 0, 0
     if reads_ahead:
         ahead, covered = at.integer("lookahead_tokens"), at.integer("hash_lookahead")
-        held = (*held, ("the hash covers the lookahead tokens", ahead <= covered + slip))
+        held = (*held, ("the hash covers the lookahead tokens", ahead <= covered))
     vouched = sharing.covered_tokens(block, block_size, covered)
     return Statement(held, sharing.is_determined(token, ahead, vouched))
 
 
 def _hit_determines(
-    at: Interpretation, kind: GroupKind, lookahead: int, served_slip: int = 0
+    at: Interpretation, kind: GroupKind, lookahead: int, drops: bool = True
 ) -> Statement:
+    """``drops``: the hit does not serve its lookahead blocks."""
     boundary = at.integer("boundary")
     block, token, block_size, held = _held(at)
     group, sizes = any_group(at, kind, lookahead)
+    served = ("the hit serves the block", block < boundary)
     return Statement(
         (
             *sizes,
             *held,
             ("the block is in the required run", hits.in_required_run(group, block, boundary)),
-            ("the hit serves the block", block < boundary + served_slip),
+            *((served,) if drops else ()),
         ),
         sharing.is_determined(token, 0, boundary * block_size),
     )
 
 
-def _lookahead_block_determines(
-    at: Interpretation, kind: GroupKind, lookahead: int, matched: int, slip: int = 0
-) -> Statement:
+def _lookahead_block_determines(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     boundary, ahead = at.integer("boundary"), at.integer("lookahead_tokens")
     block, token, block_size, held = _held(at)
     group, sizes = any_group(at, kind, lookahead)
-    last = hits.run_end(group, boundary) - 2 + matched
+    last = hits.run_end(group, boundary) - 1
     dropped = attention.lookahead_blocks(ahead, block_size)
     return Statement(
         (
@@ -76,21 +73,19 @@ def _lookahead_block_determines(
             ("the block is in the required run", hits.in_required_run(group, block, boundary)),
             ("the hit serves the block", block < boundary),
             ("the layer takes in one token after its own, or more", 1 <= ahead),
-            ("it drops the blocks that these span", group.lookahead + slip == dropped),
+            ("it drops the blocks that these span", group.lookahead == dropped),
         ),
         sharing.is_determined(token, ahead, sharing.covered_tokens(last, block_size)),
     )
 
 
-def _one_block_less_does_not(
-    at: Interpretation, kind: GroupKind, lookahead: int, less: bool = True
-) -> Statement:
+def _one_block_less_does_not(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     boundary, ahead = at.integer("boundary"), at.integer("lookahead_tokens")
     block_size = at.integer("block_size")
     group, sizes = any_group(at, kind, lookahead)
     last = hits.run_end(group, boundary) - 1
     dropped = attention.lookahead_blocks(ahead, block_size)
-    vouched = sharing.covered_tokens(last, block_size) - (block_size if less else 0)
+    vouched = sharing.covered_tokens(last, block_size) - block_size
     return Statement(
         (
             *sizes,
@@ -102,55 +97,51 @@ def _one_block_less_does_not(
     )
 
 
-def _final_tokens_are_determined(
-    at: Interpretation, past: bool = False, slip: int = 0, more: int = 1
-) -> Statement:
+def _is_determined(at: Interpretation, final: bool) -> Statement:
+    """``final``: the entries of the token are, and so they are determined; else they are not."""
     token, computed, ahead = at.integer("token"), at.integer("computed"), at.integer("ahead")
-    known, final = at.integer("known"), sharing.final_tokens(computed, ahead)
+    known, end = at.integer("known"), sharing.final_tokens(computed, ahead)
     determined = sharing.is_determined(token, ahead, known)
-    held: Hypotheses = (
+    held = (
         ("the layer takes in one token after its own, or more", 1 <= ahead),
         ("tokens are counted from 0", 0 <= token),
         ("the token is computed", token < computed),
     )
-    if past:
-        sampled: Hypotheses = (
-            ("only the sampled token is known", known == computed + more),
-            ("its entries are not final", final <= token),
-        )
-        return Statement((*held, *sampled), not_(determined))
+    if final:
+        step = "the step has sampled a token, or computed a part of what is known"
+        sampled = ((step, computed < known), ("its entries are final", token < end))
+        return Statement((*held, *sampled), determined)
     sampled = (
-        ("the step has sampled a token, or computed a part of what is known", computed < known),
-        ("its entries are final", token < final + slip),
+        ("only the sampled token is known", known == computed + 1),
+        ("its entries are not final", end <= token),
     )
-    return Statement((*held, *sampled), determined)
+    return Statement((*held, *sampled), not_(determined))
 
 
-def _equal_hashes_mean_equal_tokens(at: Interpretation, first: bool, slip: str = "") -> Statement:
+def _equal_hashes_mean_equal_tokens(
+    at: Interpretation, first: bool, chained: bool = True
+) -> Statement:
+    """``chained``: a hash is of the hash before, too."""
     block = at.integer("block")
     same_hash, same_tokens = at.block_set("same_hash"), at.block_set("same_tokens")
     before = for_all(0, block, same_tokens)
-    link: Hypotheses = (
-        ("hashes are chained and injective", sharing.is_chained(block, same_hash, same_tokens)),
-    )
-    if slip == "parent":
-        link = (("a hash is of the block alone", same_hash(block) == same_tokens(block)),)
-    elif slip == "block":
-        link = ()
+    link = ("hashes are chained and injective", sharing.is_chained(block, same_hash, same_tokens))
+    if not chained:
+        link = ("a hash is of the block alone", same_hash(block) == same_tokens(block))
     return Statement(
         (
             ("it is the first block", block == 0)
             if first
             else ("it is a later block, and the sentence holds of the one before", 1 <= block),
             ("the one before has it, if any", implies(same_hash(block - 1), before)),
-            *link,
+            link,
             ("the hashes of the block are equal", same_hash(block)),
         ),
         for_all(0, block + 1, same_tokens),
     )
 
 
-def _equal_tokens_mean_equal_hashes(at: Interpretation, first: bool, upto: int = 1) -> Statement:
+def _equal_tokens_mean_equal_hashes(at: Interpretation, first: bool) -> Statement:
     block = at.integer("block")
     same_hash, same_tokens = at.block_set("same_hash"), at.block_set("same_tokens")
     before = implies(for_all(0, block, same_tokens), same_hash(block - 1))
@@ -161,164 +152,80 @@ def _equal_tokens_mean_equal_hashes(at: Interpretation, first: bool, upto: int =
             else ("it is a later block, and the sentence holds of the one before", before),
             ("blocks are counted from 0", 0 <= block),
             ("hashes are chained", sharing.is_chained(block, same_hash, same_tokens)),
-            (
-                "all tokens up to the block's end are equal",
-                for_all(0, block + upto, same_tokens),
-            ),
+            ("all tokens up to the block's end are equal", for_all(0, block + 1, same_tokens)),
         ),
         same_hash(block),
     )
 
 
-def _next_block_is_determined(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
-    boundary = at.integer("boundary")
-    block, token, block_size, held = _held(at)
-    _, sizes = any_group(at, kind, lookahead)
-    return Statement(
-        (*sizes, *held, ("the block starts where the hit ends", block == boundary)),
-        sharing.is_determined(token, 0, boundary * block_size),
-    )
-
-
 def _obligations() -> Iterable[Obligation]:
+    alone = Mutant(
+        "hash_of_the_block_alone",
+        "So they are when a hash does not depend on the one before.",
+        partial(_equal_hashes_mean_equal_tokens, first=False, chained=False),
+    )
     for first, which in ((True, "first_block"), (False, "next_block")):
         yield Obligation(
             f"equal_hashes_mean_equal_tokens[{which}]",
             "When the hashes of a block are equal, so are all tokens up to its end. By induction "
             "over the blocks.",
             partial(_equal_hashes_mean_equal_tokens, first=first),
-            (
-                Mutant(
-                    "any_hash",
-                    "So they are whatever a hash is computed from.",
-                    partial(_equal_hashes_mean_equal_tokens, first=first, slip="block"),
-                )
-                if first
-                else Mutant(
-                    "hash_of_the_block_alone",
-                    "So they are when a hash does not depend on the one before.",
-                    partial(_equal_hashes_mean_equal_tokens, first=first, slip="parent"),
-                ),
-            ),
+            () if first else (alone,),
         )
         yield Obligation(
             f"equal_tokens_mean_equal_hashes[{which}]",
             "When all tokens up to a block's end are equal, so are the hashes of the block. By "
             "induction over the blocks.",
             partial(_equal_tokens_mean_equal_hashes, first=first),
-            (
-                Mutant(
-                    "tokens_before_the_block",
-                    "So they are when all tokens up to the block's start are equal.",
-                    partial(_equal_tokens_mean_equal_hashes, first=first, upto=0),
-                ),
-            ),
         )
     yield Obligation(
         "own_hash_vouches_for_target_layers",
         "The hash of a block vouches for the tokens that determine each entry in it, and each "
         "state as of a token in it, whoever wrote them.",
         partial(_own_hash_suffices, reads_ahead=False),
-        (
-            Mutant(
-                "draft_layer",
-                "It does so for the entries of a draft layer.",
-                partial(_own_hash_suffices, reads_ahead=False, lookahead_tokens=1),
-            ),
-        ),
     )
     yield Obligation(
         "hash_with_lookahead_vouches_for_draft_layers",
         "The hash of a block that covers the lookahead tokens vouches for each entry of a draft "
         "layer in it, whoever wrote it.",
         partial(_own_hash_suffices, reads_ahead=True),
-        (
-            Mutant(
-                "one_token_less",
-                "So does one that covers one token less.",
-                partial(_own_hash_suffices, reads_ahead=True, slip=1),
-            ),
-        ),
     )
     yield Obligation(
         "final_entries_are_determined",
         "When a step ends, the known tokens determine the entries of draft layers that count as "
         "final, however many tokens ahead the layers look.",
-        _final_tokens_are_determined,
-        (
-            Mutant(
-                "one_token_more",
-                "So they do for one token more.",
-                partial(_final_tokens_are_determined, slip=1),
-            ),
-        ),
+        partial(_is_determined, final=True),
     )
     yield Obligation(
         "later_entries_are_not_final",
         "Where the step computed all that was known, later entries depend on drafts.",
-        partial(_final_tokens_are_determined, past=True),
-        (
-            Mutant(
-                "one_draft_accepted",
-                "So they do when one draft was accepted.",
-                partial(_final_tokens_are_determined, past=True, more=2),
-            ),
-        ),
+        partial(_is_determined, final=False),
     )
     for kind, lookahead in CASES:
-        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
+        state = partial(_hit_determines, kind=kind, lookahead=lookahead)
+        served = Mutant(
+            "lookahead_block_is_served",
+            "So it is when the lookahead block is not dropped.",
+            partial(state, drops=False),
+        )
         yield Obligation(
             case_name("hit_determines_target_layers", kind, lookahead),
             "What a hit reuses in target layers is determined by the tokens of the hit.",
-            partial(_hit_determines, **case),
-            (
-                Mutant(
-                    "lookahead_block_is_served",
-                    "So it is when the lookahead block is not dropped.",
-                    partial(_hit_determines, **case, served_slip=1),
-                )
-                if lookahead
-                else Mutant(
-                    "block_past_the_hit",
-                    "So is what the next block keeps.",
-                    partial(_next_block_is_determined, **case),
-                ),
-            ),
+            state,
+            (served,) if lookahead else (),
         )
         if lookahead:
-            state = partial(_lookahead_block_determines, **case)
             yield Obligation(
                 case_name("lookahead_block_vouches_for_draft_layers", kind, lookahead),
                 "When one request wrote the blocks of a required run, the hash of the last one, "
                 "a lookahead block, vouches for all that the hit reuses in draft layers, however "
                 "many tokens ahead they look.",
-                partial(state, matched=1),
-                (
-                    Mutant(
-                        "without_lookahead_block",
-                        "So does the hash of the block before.",
-                        partial(state, matched=0),
-                    ),
-                    Mutant(
-                        "further_ahead_than_a_block",
-                        "So it does with a lookahead of one block less than the tokens span.",
-                        partial(state, matched=1, slip=1),
-                    ),
-                ),
+                partial(_lookahead_block_determines, kind=kind, lookahead=lookahead),
             )
-
-            least = partial(_one_block_less_does_not, **case)
             yield Obligation(
                 case_name("one_lookahead_block_less_does_not", kind, lookahead),
                 "What is one block shorter does not vouch for the last entry before the hit's end.",
-                least,
-                (
-                    Mutant(
-                        "all_of_them",
-                        "Nor does what is not.",
-                        partial(least, less=False),
-                    ),
-                ),
+                partial(_one_block_less_does_not, kind=kind, lookahead=lookahead),
             )
 
 
