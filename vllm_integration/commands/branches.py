@@ -8,19 +8,11 @@ import typer
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER, NOT_RUN
 from hitproof.vllm_integration.commands.options import (
-    JOBS,
-    MEMORY,
-    PYTHON,
     Format,
-    Jobs,
-    Memory,
     Output,
-    Python,
     Quick,
     Thorough,
-    Timeout,
     Verbose,
-    in_bytes,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -32,9 +24,14 @@ from hitproof.vllm_integration.commands.running import (
 )
 from hitproof.vllm_integration.gate.branches import Measured, keep, measure, reasons, shares
 from hitproof.vllm_integration.gate.gate import opened
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports import branches as rendering
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -68,10 +65,7 @@ def branches(
     ] = 6000,
     seed: Annotated[str, typer.Option("--seed", help="Seed of the generated histories.")] = "2",
     output: Output = Format.TEXT,
-    python: Python = PYTHON,
-    timeout: Timeout = 120.0,
-    memory: Memory = MEMORY,
-    jobs: Jobs = JOBS,
+    limits: Limits = Limits(timeout=120.0),
     verbose: Verbose = False,
 ) -> None:
     """Measure which branches of vLLM's managers run while `hitproof check` judges something.
@@ -89,7 +83,7 @@ def branches(
         )
         return
     with failures(output):
-        entries, interpreter = load(LEDGER), find_python(python)
+        entries = load(LEDGER)
         found: list[Measured] = []
         for name in targets:
             target = resolve(name, announce=announce)
@@ -102,26 +96,17 @@ def branches(
                 )
                 fail(Verdict.USAGE, sentence, output)
             applying = [entry for entry in entries if entry.applies_to(target.version)]
+            run = Run(target, profile, applying, limits)
             if distil is not None and found:
                 with (
                     progress(f"what was distilled, on vLLM {target.name}") as done,
-                    opened(target, interpreter, timeout, in_bytes(memory), jobs) as sessions,
+                    opened(run) as sessions,
                 ):
                     found[0] = found[0].excused_on(target.name, sessions, applying, done)
                 continue
             with progress(f"branches of vLLM {target.name}") as done:
-                measured = measure(
-                    target,
-                    profile,
-                    applying,
-                    reasons(NOT_RUN, target.version),
-                    python=interpreter,
-                    timeout=timeout,
-                    memory=in_bytes(memory),
-                    progress=done,
-                    jobs=jobs,
-                    search=None if distil is None else (seed, histories),
-                )
+                search = None if distil is None else (seed, histories)
+                measured = measure(run, reasons(NOT_RUN, target.version), done, search)
             found.append(measured)
             if record:
                 keep(BRANCHES, measured.share)

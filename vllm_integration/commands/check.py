@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,28 +14,17 @@ from hitproof.vllm_integration.bundled import BRANCHES, LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
 from hitproof.vllm_integration.commands.options import (
-    JOBS,
-    MEMORY,
-    PYTHON,
     AcceptRead,
-    Aliases,
-    Coordinators,
+    Classes,
     Html,
-    Jobs,
     Ledger,
-    Managers,
-    Memory,
     Policy,
     Pytest,
-    Python,
     Quick,
-    Release,
     TargetName,
     Thorough,
-    Timeout,
     Verbose,
     Write,
-    in_bytes,
 )
 from hitproof.vllm_integration.commands.report import wanted_report, write_report
 from hitproof.vllm_integration.commands.running import (
@@ -46,7 +34,6 @@ from hitproof.vllm_integration.commands.running import (
     progress,
     show_document,
     wanted_profile,
-    with_classes,
 )
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.branches import on_record
@@ -54,18 +41,23 @@ from hitproof.vllm_integration.gate.last_failed import LastFailed
 from hitproof.vllm_integration.gate.places import judgement_located
 from hitproof.vllm_integration.gate.policies import best_values, chosen_values
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import Selection, Wanted, names_from
-from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.reports import text as rendering
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reproduce.tested import tested
-from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
 from hitproof.vllm_integration.targets.cache import cache_directory
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
-from hitproof.vllm_integration.targets.resolving import resolve, tree_before
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+    tree_before,
+)
 from hitproof.vllm_integration.targets.target import Target
 
 
@@ -94,11 +86,8 @@ def check(
         ),
     ] = CheckFormat.TEXT,
     write: Write = None,
-    python: Python = PYTHON,
     ledger: Ledger = LEDGER,
-    timeout: Timeout = 60.0,
-    memory: Memory = MEMORY,
-    jobs: Jobs = JOBS,
+    limits: Limits = Limits(),
     pytest: Pytest = None,
     html: Html = None,
     verbose: Verbose = False,
@@ -118,10 +107,7 @@ def check(
         ),
     ] = False,
     accept_read: AcceptRead = None,
-    manager: Managers = None,
-    coordinator: Coordinators = None,
-    alias: Aliases = None,
-    release: Release = None,
+    classes: Classes = Classes(),
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -170,7 +156,7 @@ def check(
         typer.Option(
             "--no-cache",
             envvar="HITPROOF_NO_CACHE",
-            help="Neither reuse nor store results of unchanged code.",
+            help="Do not store what fails, unless --last-failed is given.",
         ),
     ] = False,
 ) -> None:
@@ -181,61 +167,38 @@ def check(
     forms = {output.value, *(form for form, _ in files)}
     shows_known = {"json", "sarif"} if sarif_known else {"json"}
     profile = wanted_profile(quick, thorough, output)
-    with failures(output), ExitStack() as stack:
+    with failures(output):
         selection = Selection(tuple(only or ()), tuple(configuration or ()))
         policies = (best_values() if strict else {}) | chosen_values(policy or [])
         entries = load(ledger)
-        interpreter = find_python(python)
-        resolved = with_classes(
-            resolve(target, announce=announce), manager, coordinator, release, alias
-        )
-        results: Store | None = None
+        resolved = classes.of(resolve(target, announce=announce))
         failed: LastFailed | None = None
         if last_failed or not no_cache:
-            store = stack.enter_context(closing(Store(cache_directory(), announce)))
-            failed = LastFailed(store, resolved, interpreter)
-            results = None if no_cache else store
+            failed = LastFailed(cache_directory() / "failed", resolved, limits.interpreter)
         first = failed.places if failed is not None and last_failed else frozenset()
         accepted = accepted_reads(ledger, resolved.version)
         accepted |= dict.fromkeys(accept_read or (), "accepted by --accept-read")
-        record = baseline_of(
+        run = Run(
             resolved,
-            baseline,
-            ledger,
-            entries,
             profile,
-            python=interpreter,
-            timeout=timeout,
-            memory=in_bytes(memory),
-            jobs=jobs,
-            policies=policies,
-            store=results,
+            entries,
+            limits,
+            policies,
+            remedy=remedy_for(resolved, ledger),
+            accepted_reads=accepted,
+            shows_known=verbose or directory is not None or not forms.isdisjoint(shows_known),
+            wanted=Wanted(selection, first, exit_first),
         )
+        run = replace(run, record=baseline_of(run, baseline, ledger))
         with progress(f"judging vLLM {resolved.name}") as done:
-            report = gate.check(
-                resolved,
-                profile,
-                entries,
-                python=interpreter,
-                timeout=timeout,
-                memory=in_bytes(memory),
-                progress=done,
-                jobs=jobs,
-                policies=policies,
-                record=record,
-                remedy=remedy_for(resolved, ledger),
-                accepted_reads=accepted,
-                shows_known=verbose or directory is not None or not forms.isdisjoint(shows_known),
-                store=results,
-                wanted=Wanted(selection, first, exit_first),
-            )
+            report = gate.check(run, done)
         report.judgement = judgement_located(report.judgement, _changed(resolved, baseline))
         if pytest is not None:
-            report.judgement = _tested(pytest, report, interpreter, timeout, verbose)
+            report.judgement = _tested(pytest, report, limits, verbose)
         since_then = None if failed is None else failed.since_then(report)
         report.since_then = since_then if last_failed else None
         report.branches = on_record(BRANCHES, resolved)
-        report.took(time.monotonic() - started)
+        report.seconds = time.monotonic() - started
     documents = {
         "json": lambda: as_document(report_json(report)),
         "github": lambda: github.annotations(report, verbose),
@@ -257,14 +220,12 @@ def _changed(target: Target, baseline: str | None) -> Sequence[Hunk]:
     return () if before is None or target.root is None else hunks(before, target.root)
 
 
-def _tested(
-    directory: Path, report: Report, python: str, timeout: float, verbose: bool
-) -> Judgement:
+def _tested(directory: Path, report: Report, limits: Limits, verbose: bool) -> Judgement:
     """The judgement, with how each finding's test ended on the target."""
     judgement = report.judgement
     known = [finding for finding, _ in judgement.known]
     findings = [*judgement.new, *(known if verbose else ())]
-    ran = tested(directory, findings, report.target, python, timeout)
+    ran = tested(directory, findings, report.target, limits)
     new, old = ran[: len(judgement.new)], ran[len(judgement.new) :] or known
     entries = [entry for _, entry in judgement.known]
     return replace(judgement, new=tuple(new), known=tuple(zip(old, entries, strict=True)))

@@ -10,25 +10,14 @@ from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.options import (
-    JOBS,
-    MEMORY,
-    PYTHON,
-    Aliases,
-    Coordinators,
+    Classes,
     Html,
-    Jobs,
-    Managers,
-    Memory,
     Policy,
     Pytest,
-    Python,
     Quick,
-    Release,
     Thorough,
-    Timeout,
     Verbose,
     Write,
-    in_bytes,
 )
 from hitproof.vllm_integration.commands.report import wanted_report, write_report
 from hitproof.vllm_integration.commands.running import (
@@ -38,18 +27,23 @@ from hitproof.vllm_integration.commands.running import (
     progress,
     show_document,
     wanted_profile,
-    with_classes,
 )
 from hitproof.vllm_integration.gate.diff import compare
 from hitproof.vllm_integration.gate.policies import chosen_values
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.ci.github import diff_annotations
 from hitproof.vllm_integration.reports.ci.sarif import diff_sarif
 from hitproof.vllm_integration.reports.diff import markdown, print_diff
 from hitproof.vllm_integration.reports.diff_json import diff_json
 from hitproof.vllm_integration.reports.html.pages import diff_page
 from hitproof.vllm_integration.reproduce.tested import tested
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import held_as, resolve
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    held_as,
+    resolve,
+)
 
 
 class DiffFormat(StrEnum):
@@ -86,14 +80,8 @@ def diff(
     write: Write = None,
     pytest: Pytest = None,
     html: Html = None,
-    python: Python = PYTHON,
-    timeout: Timeout = 60.0,
-    memory: Memory = MEMORY,
-    jobs: Jobs = JOBS,
-    manager: Managers = None,
-    coordinator: Coordinators = None,
-    alias: Aliases = None,
-    release: Release = None,
+    limits: Limits = Limits(),
+    classes: Classes = Classes(),
     policy: Policy = None,
     verbose: Verbose = False,
 ) -> None:
@@ -109,35 +97,23 @@ def diff(
     directory = wanted_report(html, output)
     with failures(output):
         policies = chosen_values(policy or [])
-        interpreter = find_python(python)
         base_target = resolve(base, announce=announce)
         if not base_target.is_release:
-            base_target = held_as(base_target, release)
-        head_target = with_classes(
-            resolve(head, announce=announce), manager, coordinator, release, alias
-        )
+            base_target = held_as(base_target, classes.release)
+        head_target = classes.of(resolve(head, announce=announce))
         # What only the head's tree has is new there.
         managers, coordinators = (
             [text for text in texts or () if base_target.has(text) or not head_target.has(text)]
-            for texts in (manager, coordinator)
+            for texts in (classes.manager, classes.coordinator)
         )
-        renamed = [text for text in alias or () if base_target.mentions(text.partition("=")[0])]
-        base_target = with_classes(base_target, managers, coordinators, aliases=renamed)
+        aliases = classes.alias or ()
+        renamed = [text for text in aliases if base_target.mentions(text.partition("=")[0])]
+        base_target = Classes(managers, coordinators, renamed).of(base_target)
         with progress(f"comparing vLLM {base} and {head}") as done:
-            found = compare(
-                base_target,
-                head_target,
-                profile,
-                python=interpreter,
-                timeout=timeout,
-                memory=in_bytes(memory),
-                progress=done,
-                jobs=jobs,
-                policies=policies,
-                entries=load(LEDGER),
-            )
+            run = Run(head_target, profile, load(LEDGER), limits, policies)
+            found = compare(base_target, run, done)
         if pytest is not None:
-            found.brought = tested(pytest, found.brought, head_target, interpreter, timeout)
+            found.brought = tested(pytest, found.brought, head_target, limits)
     found.seconds = time.monotonic() - started
     documents = {
         "json": lambda: as_document(diff_json(found)),

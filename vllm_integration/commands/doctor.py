@@ -8,13 +8,8 @@ import typer
 
 from hitproof.vllm_integration.commands.configuration import is_release
 from hitproof.vllm_integration.commands.options import (
-    MEMORY,
-    PYTHON,
     Html,
-    Memory,
-    Python,
-    Timeout,
-    in_bytes,
+    OneWorker,
 )
 from hitproof.vllm_integration.commands.report import typed, wanted_report, write_report
 from hitproof.vllm_integration.commands.running import (
@@ -37,8 +32,13 @@ from hitproof.vllm_integration.gate.doctor import (
 from hitproof.vllm_integration.gate.doctor_history import write_histories
 from hitproof.vllm_integration.reports.doctor import diagnosis_json, print_diagnosis
 from hitproof.vllm_integration.reports.html.doctor import doctor_page
-from hitproof.vllm_integration.sandbox.driver import WorkerGone, find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+    WorkerGone,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 _NEWEST = "0.33.0"
@@ -121,9 +121,7 @@ def doctor(
         DoctorFormat,
         typer.Option("--format", help="The output format; html is one self-contained page."),
     ] = DoctorFormat.TEXT,
-    python: Python = PYTHON,
-    timeout: Timeout = 60.0,
-    memory: Memory = MEMORY,
+    limits: OneWorker = Limits(),
 ) -> None:
     """Estimate prefix-cache hits for a model on a release, and explain misses.
 
@@ -145,9 +143,7 @@ def doctor(
                 resolve(target, announce=announce),
                 [resolve(each, announce=announce) for each in _others(target, also)],
                 wanted,
-                python=find_python(python),
-                timeout=timeout,
-                memory=in_bytes(memory),
+                limits,
             )
         except OutOfReach as error:
             fail(Verdict.INCONCLUSIVE, str(error), output)

@@ -1,7 +1,7 @@
 """``hitproof fixes``: list, show, apply and verify the patches that remove faults of a release."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,18 +13,11 @@ from hitproof.vllm_integration.bundled import SURVEY
 from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
 from hitproof.vllm_integration.commands.options import (
     EXIT_CODES,
-    JOBS,
-    MEMORY,
-    PYTHON,
     Format,
-    Jobs,
-    Memory,
     Output,
-    Python,
     Quick,
     Release,
-    Timeout,
-    in_bytes,
+    spread,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -41,13 +34,16 @@ from hitproof.vllm_integration.fixes.trees import apply as apply_fixes
 from hitproof.vllm_integration.fixes.trees import copied, require_clean
 from hitproof.vllm_integration.fixes.verifying import Verified, name_of
 from hitproof.vllm_integration.fixes.verifying import verify as verify_fixes
-from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.reports import fixes as rendering
-from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
 from hitproof.vllm_integration.survey.survey import read as read_survey
-from hitproof.vllm_integration.targets.cache import cache_directory
 from hitproof.vllm_integration.targets.commits import CommitError
-from hitproof.vllm_integration.targets.resolving import held_as, resolve
+from hitproof.vllm_integration.targets.resolving import (
+    held_as,
+    resolve,
+)
 from hitproof.vllm_integration.targets.target import INSTALLED
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -175,6 +171,7 @@ def apply(
 
 
 @app.command("verify", cls=ConfiguredCommand, epilog=EXIT_CODES)
+@spread
 def verify(
     numbers: Numbers = None,
     together: Annotated[
@@ -182,16 +179,13 @@ def verify(
     ] = False,
     quick: Quick = False,
     output: Output = Format.TEXT,
-    python: Python = PYTHON,
-    timeout: Timeout = 60.0,
-    memory: Memory = MEMORY,
-    jobs: Jobs = JOBS,
+    limits: Limits = Limits(),
     no_cache: Annotated[
         bool,
         typer.Option(
             "--no-cache",
             envvar="HITPROOF_NO_CACHE",
-            help="Neither reuse nor store results of unchanged code.",
+            hidden=True,
         ),
     ] = False,
 ) -> None:
@@ -200,28 +194,16 @@ def verify(
     The exit code is 0 if so, 1 if a divergence of the fault is left or another one is new, and 3
     if something could not be judged.
     """
+    del no_cache  # of earlier versions, which reused answers
     profile, verified = wanted_profile(quick, False, output), list[Verified]()
-    with _failures(output), ExitStack() as stack:
-        fixes, interpreter = named(numbers or ()), find_python(python)
+    with _failures(output):
+        fixes = named(numbers or ())
         original = resolve(RELEASE, announce=announce).root
         assert original is not None
-        store = (
-            None if no_cache else stack.enter_context(closing(Store(cache_directory(), announce)))
-        )
         alone = [] if together else [(fix,) for fix in fixes]
         for some in [*alone, *([fixes] if together or len(fixes) > 1 else [])]:
             with progress(f"judging vLLM {RELEASE} with {name_of(some)}") as done:
-                each = verify_fixes(
-                    original,
-                    some,
-                    profile,
-                    python=interpreter,
-                    timeout=timeout,
-                    memory=in_bytes(memory),
-                    progress=done,
-                    jobs=jobs,
-                    store=store,
-                )
+                each = verify_fixes(original, some, profile, limits, done)
             verified.append(each)
             if output is Format.TEXT:
                 show(output, list, partial(rendering.print_verified, each))

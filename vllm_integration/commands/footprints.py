@@ -1,13 +1,13 @@
 """``hitproof footprints``, and the footprints that other commands hold a target against."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hitproof.conformance.ledger.ledger import Entry, LedgerError, load
+from hitproof.conformance.ledger.ledger import LedgerError, load
 from hitproof.conformance.ledger.records import (
     UNRELEASED,
     Record,
@@ -20,23 +20,23 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import (
-    JOBS,
-    MEMORY,
-    PYTHON,
     Format,
-    Jobs,
     Ledger,
-    Memory,
-    Python,
-    Timeout,
-    in_bytes,
 )
-from hitproof.vllm_integration.commands.running import announce, failures, progress
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    failures,
+    progress,
+)
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.gate.store import Store
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.gate.run import Run
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -53,11 +53,8 @@ def footprints(
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Also record the thorough profile.")
     ] = False,
-    python: Python = PYTHON,
     ledger: Ledger = LEDGER,
-    timeout: Timeout = 60.0,
-    memory: Memory = MEMORY,
-    jobs: Jobs = JOBS,
+    limits: Limits = Limits(),
 ) -> None:
     """Record how far a target's divergences reach, so that `hitproof check` notices growth.
 
@@ -68,19 +65,12 @@ def footprints(
     """
     incomplete = False
     with failures(Format.TEXT):
-        entries, interpreter = load(ledger), find_python(python)
+        entries = load(ledger)
         for name in targets:
             target = resolve(name, announce=announce)
             speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
-            record, unsettled = recorded(
-                target,
-                [*_USUAL, *([Profile.THOROUGH] if thorough else [])],
-                speaking,
-                python=interpreter,
-                timeout=timeout,
-                memory=in_bytes(memory),
-                jobs=jobs,
-            )
+            run = Run(target, Profile.DEFAULT, speaking, limits)
+            record, unsettled = recorded(run, [*_USUAL, *[Profile.THOROUGH] * thorough])
             path = write(ledger, record)
             places = count(
                 {place for each in record.footprints.values() for place in each}, "place"
@@ -92,42 +82,20 @@ def footprints(
     raise typer.Exit(int(Verdict.INCONCLUSIVE if incomplete else Verdict.CONFORMS))
 
 
-def recorded(
-    target: Target,
-    profiles: Sequence[Profile],
-    entries: Sequence[Entry],
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
-    jobs: int,
-    policies: Mapping[str, str] | None = None,
-    store: Store | None = None,
-) -> tuple[Record, list[str]]:
+def recorded(run: Run, profiles: Sequence[Profile]) -> tuple[Record, list[str]]:
     """The footprints of a target under some profiles; the rest as `gate.recorded`."""
     found: list[Record] = []
     unsettled: list[str] = []
     for profile in profiles:
-        with progress(f"footprints of vLLM {target.name}, {profile} profile") as done:
-            record, reasons = gate.recorded(
-                target,
-                profile,
-                entries,
-                name=name_of(target),
-                python=python,
-                timeout=timeout,
-                memory=memory,
-                progress=done,
-                jobs=jobs,
-                policies=policies,
-                store=store,
-            )
+        with progress(f"footprints of vLLM {run.target.name}, {profile} profile") as done:
+            of_it = replace(run, profile=profile)
+            record, reasons = gate.recorded(of_it, name_of(run.target), done)
         found.append(record if not found else found.pop().and_also(record))
         unsettled += reasons
     return found[0], list(dict.fromkeys(unsettled))
 
 
-def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs: int) -> list[str]:
+def record_of(report: Report, limits: Limits) -> list[str]:
     """Record the footprints that a report has, and those of the other usual profiles.
 
     The report is held against them from then on. Returns what the other profiles cannot judge.
@@ -136,9 +104,7 @@ def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs:
     found = Record.of(name_of(target), report.profile, report.reached, report.refused)
     entries = [entry for entry in load(LEDGER) if entry.is_judged_on(target.version)]
     rest = [profile for profile in _USUAL if profile != report.profile]
-    others, unsettled = recorded(
-        target, rest, entries, python=python, timeout=timeout, memory=memory, jobs=jobs
-    )
+    others, unsettled = recorded(Run(target, report.profile, entries, limits), rest)
     _say_left_out(unsettled)
     report.record, report.unrecorded = found.and_also(others), ""
     write(LEDGER, report.record)
@@ -169,21 +135,8 @@ def write(ledger: Path, record: Record) -> Path:
     return path
 
 
-def baseline_of(
-    target: Target,
-    baseline: str | None,
-    ledger: Path,
-    entries: Sequence[Entry],
-    profile: Profile,
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
-    jobs: int,
-    policies: Mapping[str, str] | None,
-    store: Store | None,
-) -> Record | None:
-    """The footprints that a target is held against; None where there are none on record.
+def baseline_of(run: Run, baseline: str | None, ledger: Path) -> Record | None:
+    """The footprints that a run's target is held against; None where there are none on record.
 
     Those of ``baseline``, which is judged now where they are not on record, or of the target's
     release, or, where it is newer, of the newest. Raises `LedgerError`, `TargetError` and what
@@ -191,21 +144,12 @@ def baseline_of(
     """
     records = read(ledger)
     if baseline is None:
-        return choose(records, target.version)
-    if baseline in records and profile in records[baseline].profiles and not policies:
+        return choose(records, run.target.version)
+    if baseline in records and run.profile in records[baseline].profiles and not run.policies:
         return records[baseline]
-    speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
-    record, unsettled = recorded(
-        resolve(baseline, announce=announce),
-        [profile],
-        speaking,
-        python=python,
-        timeout=timeout,
-        memory=memory,
-        jobs=jobs,
-        policies=policies,
-        store=store,
-    )
+    speaking = [entry for entry in run.entries if entry.is_judged_on(run.target.version)]
+    of_it = replace(run, target=resolve(baseline, announce=announce), entries=speaking)
+    record, unsettled = recorded(of_it, [run.profile])
     for reason in unsettled:  # what diverges there counts as grown
         typer.echo(f"hitproof: the baseline {baseline} is not judged in full: {reason}", err=True)
     return replace(record, name=baseline)

@@ -15,27 +15,25 @@ from hitproof.vllm_integration.commands.configuration import FILE
 from hitproof.vllm_integration.commands.footprints import write
 from hitproof.vllm_integration.commands.init_ledger import adopt, comment, write_new
 from hitproof.vllm_integration.commands.options import (
-    JOBS,
-    MEMORY,
-    PYTHON,
-    Aliases,
-    Coordinators,
+    Classes,
     Format,
-    Jobs,
-    Managers,
-    Memory,
     Policy,
-    Python,
     Quick,
-    Release,
     TargetName,
-    Timeout,
-    in_bytes,
 )
-from hitproof.vllm_integration.commands.running import announce, fail, failures, with_classes
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    fail,
+    failures,
+)
 from hitproof.vllm_integration.gate.policies import chosen_values
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.gate.run import Run
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -63,15 +61,9 @@ jobs:
 def init(
     target: TargetName = ".",
     quick: Quick = False,
-    python: Python = PYTHON,
-    timeout: Timeout = 60.0,
-    memory: Memory = MEMORY,
-    jobs: Jobs = JOBS,
+    limits: Limits = Limits(),
     policy: Policy = None,
-    manager: Managers = None,
-    coordinator: Coordinators = None,
-    alias: Aliases = None,
-    release: Release = None,
+    classes: Classes = Classes(),
 ) -> None:
     """Set up a checkout: configuration file, ledger with footprints, and a GitHub workflow.
 
@@ -84,26 +76,15 @@ def init(
         for name in (FILE, _LEDGER, _WORKFLOW):
             if Path(name).exists():
                 fail(Verdict.USAGE, f"{name} exists already; remove it or keep it", Format.TEXT)
-        interpreter = find_python(python)
-        resolved = with_classes(
-            resolve(target, announce=announce), manager, coordinator, release, alias
-        )
+        resolved = classes.of(resolve(target, announce=announce))
         profile = Profile.QUICK if quick else Profile.DEFAULT
-        adoption = adopt(
-            resolved,
-            load(LEDGER),
-            profile,
-            policies,
-            accepted_reads(LEDGER, resolved.version),
-            python=interpreter,
-            timeout=timeout,
-            memory=in_bytes(memory),
-            jobs=jobs,
-        )
+        accepted = accepted_reads(LEDGER, resolved.version)
+        run = Run(resolved, profile, load(LEDGER), limits, policies, accepted_reads=accepted)
+        adoption = adopt(run)
         standings = adoption.report.policy_changes
         changed = {each.policy.name: each.actual for each in standings if each.actual is not None}
-        accepted = all_accepted_reads(LEDGER)
-        write_new(Path(_LEDGER), to_toml(adoption.entries, comment(resolved), accepted))
+        every = all_accepted_reads(LEDGER)
+        write_new(Path(_LEDGER), to_toml(adoption.entries, comment(resolved), every))
         write(Path(_LEDGER), adoption.record)
         write_new(Path(FILE), _configuration(resolved, profile, policies | changed))
         Path(_WORKFLOW).parent.mkdir(parents=True, exist_ok=True)

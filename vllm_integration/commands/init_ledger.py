@@ -23,35 +23,28 @@ from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.footprints import name_of, recorded, write
 from hitproof.vllm_integration.commands.options import (
-    JOBS,
-    MEMORY,
-    PYTHON,
-    Aliases,
-    Coordinators,
+    Classes,
     Format,
-    Jobs,
     Ledger,
-    Managers,
-    Memory,
     Policy,
-    Python,
-    Release,
     TargetName,
-    Timeout,
-    in_bytes,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
     fail,
     failures,
     progress,
-    with_classes,
 )
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.gate.run import Run
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -67,16 +60,10 @@ def init_ledger(
     quick: Annotated[
         bool, typer.Option("--quick", help="Cover less; the ledger then serves check --quick only.")
     ] = False,
-    python: Python = PYTHON,
     ledger: Ledger = LEDGER,
-    timeout: Timeout = 60.0,
-    memory: Memory = MEMORY,
-    jobs: Jobs = JOBS,
+    limits: Limits = Limits(),
     policy: Policy = None,
-    manager: Managers = None,
-    coordinator: Coordinators = None,
-    alias: Aliases = None,
-    release: Release = None,
+    classes: Classes = Classes(),
 ) -> None:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
 
@@ -91,21 +78,16 @@ def init_ledger(
             where = "exists already" if output.exists() else "is in a directory that does not exist"
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
         accepted = all_accepted_reads(ledger)
-        interpreter = find_python(python)
-        resolved = with_classes(
-            resolve(target, announce=announce), manager, coordinator, release, alias
-        )
-        adoption = adopt(
+        resolved = classes.of(resolve(target, announce=announce))
+        run = Run(
             resolved,
-            load(ledger),
             Profile.QUICK if quick else Profile.DEFAULT,
+            load(ledger),
+            limits,
             policies,
-            accepted_reads(ledger, resolved.version),
-            python=interpreter,
-            timeout=timeout,
-            memory=in_bytes(memory),
-            jobs=jobs,
+            accepted_reads=accepted_reads(ledger, resolved.version),
         )
+        adoption = adopt(run)
         write_new(output, to_toml(adoption.entries, comment(resolved), accepted))
         write(output, adoption.record)
     line = f"{output} has {count(adoption.entries, 'entry', 'entries')}{adoption.remaining}"
@@ -147,51 +129,20 @@ class Adoption:
         return replace(self.report, judgement=judgement, policies=rest, unrecorded="").verdict
 
 
-def adopt(
-    target: Target,
-    entries: Sequence[Entry],
-    profile: Profile,
-    policies: Mapping[str, str],
-    accepted: Mapping[str, str],
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
-    jobs: int,
-) -> Adoption:
-    """Check a target until the entries stay the same; arguments as `gate.check`."""
-    entries = _as_written(entries)
+def adopt(run: Run) -> Adoption:
+    """Check a target until the entries stay the same."""
+    entries, name = _as_written(run.entries), name_of(run.target)
     for _ in range(_MOST_CHECKS):
-        with progress(f"judging vLLM {target.name}") as done:
-            report = gate.check(
-                target,
-                profile,
-                entries,
-                python=python,
-                timeout=timeout,
-                memory=memory,
-                progress=done,
-                jobs=jobs,
-                policies=policies,
-                accepted_reads=accepted,
-            )
+        with progress(f"judging vLLM {run.target.name}") as done:
+            report = gate.check(replace(run, entries=entries), done)
         kept = _as_written(_kept(entries, report))
         if kept == entries:
             break
         # What goes takes its history with it, which may be all that showed another entry.
         entries = kept
-    record = Record.of(name_of(target), report.profile, report.reached, report.refused)
-    if profile != Profile.QUICK:  # whose configurations are not all among those of the others
-        smaller, _ = recorded(
-            target,
-            [Profile.QUICK],
-            entries,
-            python=python,
-            timeout=timeout,
-            memory=memory,
-            jobs=jobs,
-            policies=policies,
-        )
+    record = Record.of(name, report.profile, report.reached, report.refused)
+    if run.profile != Profile.QUICK:  # whose configurations are not all among those of the others
+        smaller, _ = recorded(replace(run, entries=entries), [Profile.QUICK])
         record = record.and_also(smaller)
     return Adoption(entries, record, report)
 

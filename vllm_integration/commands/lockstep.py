@@ -8,35 +8,30 @@ import typer
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import (
-    MEMORY,
-    PYTHON,
-    Aliases,
-    Coordinators,
+    Classes,
     Format,
     Ledger,
-    Managers,
-    Memory,
+    OneWorker,
     Output,
     Pytest,
-    Python,
-    Release,
     TargetName,
-    Timeout,
     Verbose,
-    in_bytes,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
     failures,
     progress,
     show,
-    with_classes,
 )
 from hitproof.vllm_integration.gate.lockstep import run
 from hitproof.vllm_integration.reports.lockstep import lockstep_json, print_lockstep
 from hitproof.vllm_integration.reproduce.cases import write_and_run
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 
 
 def lockstep(
@@ -52,15 +47,10 @@ def lockstep(
         ),
     ] = 2_000,
     output: Output = Format.TEXT,
-    python: Python = PYTHON,
     ledger: Ledger = LEDGER,
-    timeout: Timeout = 120.0,
-    memory: Memory = MEMORY,
+    limits: OneWorker = Limits(timeout=120.0),
     pytest: Pytest = None,
-    manager: Managers = None,
-    coordinator: Coordinators = None,
-    alias: Aliases = None,
-    release: Release = None,
+    classes: Classes = Classes(),
     verbose: Verbose = False,
 ) -> None:
     """Play generated histories on vLLM's real manager and on the reference, step by step.
@@ -70,25 +60,20 @@ def lockstep(
     started = time.monotonic()
     with failures(output):
         entries = load(ledger)
-        interpreter = find_python(python)
-        resolved = with_classes(
-            resolve(target, announce=announce), manager, coordinator, release, alias
-        )
+        resolved = classes.of(resolve(target, announce=announce))
         with progress(f"playing vLLM {resolved.name}") as done:
             report = run(
                 resolved,
                 entries,
+                limits,
                 histories=histories,
                 seed=seed,
                 shrink_budget=shrink_budget,
-                python=interpreter,
-                timeout=timeout,
-                memory=in_bytes(memory),
                 progress=done,
             )
         if pytest is not None:
             cases = [found.case for found in report.findings]
-            ran = write_and_run(pytest, cases, resolved, interpreter, timeout)
+            ran = write_and_run(pytest, cases, resolved, limits)
             for found in report.findings:
                 found.case = ran.get(found.case.name, found.case)
     report.seconds = time.monotonic() - started

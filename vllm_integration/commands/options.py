@@ -1,12 +1,18 @@
 """Arguments and options that commands share, as types for Typer."""
 
-import os
-import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import held_as
+from hitproof.vllm_integration.targets.target import Target, TargetError, check_aliases
 
 EXIT_CODES = """\
 Exit codes: 0 conforms (known divergences of the ledger excepted), or nothing new in a restricted
@@ -41,7 +47,6 @@ Python = Annotated[
         show_default=False,
     ),
 ]
-PYTHON = sys.executable
 Ledger = Annotated[
     Path,
     typer.Option(
@@ -58,7 +63,6 @@ Thorough = Annotated[
     bool,
     typer.Option("--thorough", help="Cover more: larger groups, and any three of them."),
 ]
-JOBS = len(os.sched_getaffinity(0))
 Jobs = Annotated[
     int,
     typer.Option(
@@ -73,7 +77,6 @@ Jobs = Annotated[
 Memory = Annotated[
     float, typer.Option("--memory", min=1.0, help="Address-space limit per worker, in GiB.")
 ]
-MEMORY = 16.0
 Release = Annotated[
     str | None,
     typer.Option(
@@ -164,6 +167,90 @@ Verbose = Annotated[
 ]
 
 
-def in_bytes(memory: float) -> int:
-    """GiB as bytes."""
-    return int(memory * 2**30)
+@dataclass(frozen=True)
+class Classes:
+    """How a target is built, beside the code that it has.
+
+    Attributes:
+        manager, coordinator: classes built instead of vLLM's own, each as ``module:Class``.
+        alias: new names, each as ``new=old``.
+        release: the release that the target is held against, if it is not its own.
+    """
+
+    manager: Sequence[str] | None = None
+    coordinator: Sequence[str] | None = None
+    alias: Sequence[str] | None = None
+    release: str | None = None
+
+    def of(self, target: Target) -> Target:
+        """The target, built so. Raises `TargetError`."""
+        target = held_as(target, self.release)
+        for option, texts in (("--manager", self.manager), ("--coordinator", self.coordinator)):
+            for text in texts or ():
+                module, colon, class_name = text.partition(":")
+                parts = [*module.split("."), *class_name.split(".")]
+                if not (colon and all(part.isidentifier() for part in parts)):
+                    raise TargetError(
+                        f"{text!r} is not a class; write it as module:Class with {option}"
+                    )
+        return replace(
+            target,
+            managers=tuple(self.manager or ()),
+            coordinators=tuple(self.coordinator or ()),
+            aliases=check_aliases(self.alias or ()),
+        )
+
+
+@dataclass(frozen=True)
+class Without:
+    """The options of a group that a command does not have."""
+
+    names: tuple[str, ...]
+
+
+OneWorker = Annotated[Limits, Without(("jobs",))]
+_OF_GROUPS = {
+    "python": Python,
+    "timeout": Timeout,
+    "memory": Memory,
+    "jobs": Jobs,
+    "manager": Managers,
+    "coordinator": Coordinators,
+    "alias": Aliases,
+    "release": Release,
+}
+"""The options of `Limits` and `Classes`."""
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each attribute of a parameter that is a group of them.
+
+    The parameter's default is a dataclass with the defaults of the options.
+    """
+    parameters: list[Parameter] = []
+    groups: dict[str, dict[str, Any]] = {}
+    for each in signature(command, eval_str=True).parameters.values():
+        if not is_dataclass(each.default):
+            parameters.append(each)
+            continue
+        left_out = {n for w in getattr(each.annotation, "__metadata__", ()) for n in w.names}
+        groups[each.name] = {
+            one.name: getattr(each.default, one.name)
+            for one in fields(each.default)
+            if one.name not in left_out
+        }
+        parameters += [
+            each.replace(name=name, default=default, annotation=_OF_GROUPS[name])
+            for name, default in groups[each.name].items()
+        ]
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        for name, options in groups.items():
+            default = signature(command).parameters[name].default
+            given[name] = replace(default, **{option: given.pop(option) for option in options})
+        command(**given)
+
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return called

@@ -5,21 +5,25 @@ from typing import Annotated
 import typer
 
 from hitproof.vllm_integration.commands.options import (
-    MEMORY,
-    PYTHON,
     Format,
-    Memory,
+    OneWorker,
     Output,
-    Python,
     Release,
-    Timeout,
-    in_bytes,
 )
-from hitproof.vllm_integration.commands.running import announce, failures, show
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    failures,
+    show,
+)
 from hitproof.vllm_integration.gate.policies import standings
 from hitproof.vllm_integration.reports import policies as rendering
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import held_as, resolve
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    held_as,
+    resolve,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -33,9 +37,7 @@ def policies(
     ] = None,
     release: Release = None,
     output: Output = Format.TEXT,
-    python: Python = PYTHON,
-    timeout: Timeout = 60.0,
-    memory: Memory = MEMORY,
+    limits: OneWorker = Limits(),
 ) -> None:
     """Show the policies in which vLLM's releases differ, and which release has which value.
 
@@ -45,9 +47,7 @@ def policies(
         resolved = None
         if target is not None:
             resolved = held_as(resolve(target, announce=announce), release)
-        found = standings(
-            resolved, python=find_python(python), timeout=timeout, memory=in_bytes(memory)
-        )
+        found = standings(resolved, limits)
     show(
         output,
         lambda: rendering.policies_json(found),

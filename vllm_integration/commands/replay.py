@@ -12,25 +12,22 @@ from hitproof.conformance.histories.json_format import read_lines, schema
 from hitproof.conformance.histories.schema import History, HistoryError
 from hitproof.conformance.histories.workload_json import read_any
 from hitproof.vllm_integration.commands.options import (
-    MEMORY,
-    PYTHON,
-    Aliases,
-    Coordinators,
+    Classes,
     Format,
     Html,
-    Managers,
-    Memory,
+    OneWorker,
     Output,
     Policy,
-    Python,
-    Release,
     TargetName,
-    Timeout,
     Verbose,
-    in_bytes,
 )
 from hitproof.vllm_integration.commands.report import wanted_report, write_report
-from hitproof.vllm_integration.commands.running import announce, fail, failures, show, with_classes
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    fail,
+    failures,
+    show,
+)
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.replay import run, run_mixed, worst
 from hitproof.vllm_integration.reports.html.pages import replay_page
@@ -41,8 +38,12 @@ from hitproof.vllm_integration.reports.replay import (
     replays_json,
     report_json,
 )
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -63,14 +64,9 @@ def replay(
     ],
     target: TargetName,
     output: Output = Format.TEXT,
-    python: Python = PYTHON,
-    timeout: Timeout = 120.0,
-    memory: Memory = MEMORY,
+    limits: OneWorker = Limits(timeout=120.0),
     policy: Policy = None,
-    manager: Managers = None,
-    coordinator: Coordinators = None,
-    alias: Aliases = None,
-    release: Release = None,
+    classes: Classes = Classes(),
     verbose: Verbose = False,
     trace: Annotated[
         bool,
@@ -123,10 +119,7 @@ def replay(
             )
         except HistoryError as error:
             fail(Verdict.USAGE, str(error), output)
-        interpreter = find_python(python)
-        resolved = with_classes(
-            resolve(target, announce=announce), manager, coordinator, release, alias
-        )
+        resolved = classes.of(resolve(target, announce=announce))
         of_managers = [each for each in histories if isinstance(each, History)]
         if len(of_managers) < len(histories) and (trace or numeric or directory is not None):
             fail(
@@ -137,22 +130,13 @@ def replay(
             )
         reports: list[Report] = []
         if len(of_managers) < len(histories):
-            reports += run_mixed(
-                resolved,
-                histories,
-                python=interpreter,
-                timeout=timeout,
-                memory=in_bytes(memory),
-                policies=policies,
-            )
+            reports += run_mixed(resolved, histories, limits, policies)
         else:
             of_these = run(
                 resolved,
                 of_managers,
-                python=interpreter,
-                timeout=timeout,
-                memory=in_bytes(memory),
-                policies=policies,
+                limits,
+                policies,
                 trace=trace or directory is not None,
                 numeric=numeric,
             )

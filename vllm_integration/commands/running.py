@@ -4,9 +4,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NoReturn
@@ -24,8 +23,7 @@ from hitproof.vllm_integration.gate.policies import CannotProbe, UnknownPolicy
 from hitproof.vllm_integration.gate.selection import NothingSelected
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, InternalFailure, WorkerGone
-from hitproof.vllm_integration.targets.resolving import held_as
-from hitproof.vllm_integration.targets.target import Target, TargetError, check_aliases
+from hitproof.vllm_integration.targets.target import TargetError
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -74,36 +72,6 @@ def wanted_profile(quick: bool, thorough: bool, output: StrEnum) -> Profile:
     if quick and thorough:
         fail(Verdict.USAGE, "--quick and --thorough exclude each other; leave one out", output)
     return Profile.QUICK if quick else Profile.THOROUGH if thorough else Profile.DEFAULT
-
-
-def with_classes(
-    target: Target,
-    managers: Sequence[str] | None,
-    coordinators: Sequence[str] | None,
-    release: str | None = None,
-    aliases: Sequence[str] | None = None,
-) -> Target:
-    """The target with classes built instead of vLLM's own, held against a release.
-
-    ``aliases`` are new names, each as ``new=old``.
-
-    Raises `TargetError`.
-    """
-    target = held_as(target, release)
-    for option, texts in (("--manager", managers), ("--coordinator", coordinators)):
-        for text in texts or ():
-            module, colon, class_name = text.partition(":")
-            parts = [*module.split("."), *class_name.split(".")]
-            if not (colon and all(part.isidentifier() for part in parts)):
-                raise TargetError(
-                    f"{text!r} is not a class; write it as module:Class with {option}"
-                )
-    return replace(
-        target,
-        managers=tuple(managers or ()),
-        coordinators=tuple(coordinators or ()),
-        aliases=check_aliases(aliases or ()),
-    )
 
 
 def announce(text: str) -> None:

@@ -1,9 +1,9 @@
 """``hitproof selftest``."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,24 +13,31 @@ from hitproof.conformance.ledger.ledger import load
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import EQUIVALENTS, LEDGER
 from hitproof.vllm_integration.commands.options import (
-    MEMORY,
-    PYTHON,
     Format,
     Ledger,
-    Memory,
     Output,
-    Python,
     TargetName,
     Verbose,
-    in_bytes,
+    Without,
 )
-from hitproof.vllm_integration.commands.running import announce, fail, failures, progress, show
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    fail,
+    failures,
+    progress,
+    show,
+)
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate import equivalents
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selftest import Chosen, NoTests, UnknownFunction, run
 from hitproof.vllm_integration.reports.selftest import print_selftest, selftest_json
-from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -60,15 +67,6 @@ def selftest(
     quick: Annotated[
         bool, typer.Option("--quick", help="Judge the mutants as `check --quick` does.")
     ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            min=1,
-            help="Mutants to judge in parallel. [default: one per core]",
-            show_default=False,
-        ),
-    ] = None,
     function: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,7 +99,6 @@ def selftest(
         ),
     ] = None,
     output: Output = Format.TEXT,
-    python: Python = PYTHON,
     ledger: Ledger = LEDGER,
     same: Annotated[
         Path,
@@ -119,7 +116,7 @@ def selftest(
             help="CPU time limit per mutant, in seconds.",
         ),
     ] = 20.0,
-    memory: Memory = MEMORY,
+    limits: Annotated[Limits, Without(("timeout",))] = Limits(),
     verbose: Verbose = False,
 ) -> None:
     """Test the checks: count the mutants of vLLM's code that `check` catches.
@@ -133,20 +130,13 @@ def selftest(
     wanted = _AT_LEAST[family, profile] if at_least is None else at_least
     with failures(output):
         entries, known_same = load(ledger), equivalents.load(same)
-        interpreter = find_python(python)
         resolved = resolve(target, announce=announce)
         with _unknown_is_usage(output), progress(f"mutants of vLLM {resolved.name}") as done:
             report = run(
-                resolved,
-                profile,
-                entries,
+                Run(resolved, profile, entries, replace(limits, timeout=timeout)),
                 known_same,
-                chosen=Chosen(family, function or (), sample, seed, upstream),
-                jobs=jobs or os.cpu_count() or 1,
-                python=interpreter,
-                timeout=timeout,
-                memory=in_bytes(memory),
-                progress=done,
+                Chosen(family, function or (), sample, seed, upstream),
+                done,
             )
     report.seconds = time.monotonic() - started
     show(

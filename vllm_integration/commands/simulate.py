@@ -22,13 +22,8 @@ from hitproof.conformance.simulation.workload import (
 )
 from hitproof.spec.groups import ConfigurationError
 from hitproof.vllm_integration.commands.options import (
-    MEMORY,
-    PYTHON,
     Html,
-    Memory,
-    Python,
-    Timeout,
-    in_bytes,
+    OneWorker,
 )
 from hitproof.vllm_integration.commands.report import typed, wanted_report, write_report
 from hitproof.vllm_integration.commands.running import (
@@ -46,8 +41,13 @@ from hitproof.vllm_integration.reports.simulate import (
     simulated_csv,
     simulated_json,
 )
-from hitproof.vllm_integration.sandbox.driver import WorkerGone, find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+    WorkerGone,
+)
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 _NEWEST = "0.33.0"
@@ -158,9 +158,7 @@ def simulate(
         SimulateFormat,
         typer.Option("--format", help="The output format; html is one self-contained page."),
     ] = SimulateFormat.TEXT,
-    python: Python = PYTHON,
-    timeout: Timeout = 120.0,
-    memory: Memory = MEMORY,
+    limits: OneWorker = Limits(timeout=120.0),
     print_schema: Annotated[
         bool,
         typer.Option(
@@ -201,10 +199,8 @@ def simulate(
                     played,
                     gate.Deployment(engine, _intervals(retention, engine), max_num_seqs, name),
                     [resolve(each, announce=announce) for each in _targets(target, reference)],
+                    limits,
                     reference=reference,
-                    python=find_python(python),
-                    timeout=timeout,
-                    memory=in_bytes(memory),
                     progress=progress,
                 )
         except (WorkloadError, HistoryError, ConfigurationError) as error:

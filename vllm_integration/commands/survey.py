@@ -10,17 +10,9 @@ from hitproof.conformance.ledger import records
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.commands.footprints import record_of
 from hitproof.vllm_integration.commands.options import (
-    JOBS,
-    MEMORY,
-    PYTHON,
     Format,
-    Jobs,
-    Memory,
-    Python,
     Quick,
     Thorough,
-    Timeout,
-    in_bytes,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -29,12 +21,17 @@ from hitproof.vllm_integration.commands.running import (
     show,
     wanted_profile,
 )
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.survey import document, table
-from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.sandbox.driver import (
+    Limits,
+)
 from hitproof.vllm_integration.survey.faults import load
 from hitproof.vllm_integration.survey.survey import of_report, read, to_json, verdict
 from hitproof.vllm_integration.survey.survey import survey as judge
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.resolving import (
+    resolve,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -72,10 +69,7 @@ def survey(
         SurveyFormat,
         typer.Option("--format", help="The output format: a table, BUGS.md, or JSON for --from."),
     ] = SurveyFormat.MARKDOWN,
-    python: Python = PYTHON,
-    timeout: Timeout = 300.0,
-    memory: Memory = MEMORY,
-    jobs: Jobs = JOBS,
+    limits: Limits = Limits(timeout=300.0),
 ) -> None:
     """Show which releases of vLLM have which faults.
 
@@ -87,25 +81,15 @@ def survey(
     with failures(plain):
         faults = load()
         found = [] if releases else read(kept)
-        interpreter, unsettled = find_python(python), list[str]()
+        unsettled: list[str] = []
         for name in releases or ():
             target = resolve(name, announce=announce)
             known = records.read(LEDGER)
             with progress(f"judging vLLM {name}") as done:
-                report = judge(
-                    target,
-                    profile,
-                    python=interpreter,
-                    timeout=timeout,
-                    memory=in_bytes(memory),
-                    progress=done,
-                    jobs=jobs,
-                    record=None if recording else records.choose(known, target.version),
-                )
+                record = None if recording else records.choose(known, target.version)
+                report = judge(Run(target, profile, limits=limits, record=record), done)
             if recording:
-                unsettled += record_of(
-                    report, python=interpreter, timeout=timeout, memory=in_bytes(memory), jobs=jobs
-                )
+                unsettled += record_of(report, limits)
             found.append(of_report(report))
     render = document if output is SurveyFormat.BUGS else table
     show(

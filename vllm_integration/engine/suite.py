@@ -26,12 +26,12 @@ from hitproof.vllm_integration.engine.planting import PLANTED
 from hitproof.vllm_integration.engine.report import print_engine
 from hitproof.vllm_integration.engine.running import Case, EngineReport, Outcome, run
 from hitproof.vllm_integration.gate import replay
-from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import TargetError
 from hitproof.vllm_integration.verdict import Verdict
 
-_SEED, _SECONDS, _MEMORY = "1", 1_800.0, 16 << 30
+_SEED, _SECONDS = "1", 1_800.0
 _CONFUSING = "0.30.0"
 """The newest release whose block hashes confuse adapters and salts."""
 
@@ -123,9 +123,7 @@ def _replay_shows_it(report: EngineReport) -> bool:
         for file in report.records
         for history in read_lines(file.read_bytes(), file.name, read)
     ]
-    reports = replay.run(
-        report.target, histories, python=sys.executable, timeout=120.0, memory=_MEMORY
-    )
+    reports = replay.run(report.target, histories, Limits(timeout=120.0))
     codes = {found.signature.defect.code for each in reports for found in each.findings}
     return Code.OTHER_CONTENT_READ in codes
 

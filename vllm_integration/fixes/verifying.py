@@ -14,9 +14,10 @@ from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix
 from hitproof.vllm_integration.fixes.trees import apply, linked
-from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.gate import check
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.gate.store import Store
+from hitproof.vllm_integration.gate.run import Run
+from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -72,35 +73,21 @@ def verify(
     release: Path,
     fixes: Sequence[Fix],
     profile: Profile,
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
+    limits: Limits,
     progress: Callable[[int, int], None],
-    jobs: int = 1,
-    store: Store | None = None,
 ) -> Verified:
     """Check the ``release``, whose root is given, with fixes applied to a copy.
 
-    Other arguments and exceptions as `gate.check`, and those of `trees.apply` and `LedgerError`.
+    Exceptions as `gate.check`, and those of `trees.apply` and `LedgerError`.
     """
     with tempfile.TemporaryDirectory(prefix="hitproof-fixes-") as place:
         tree = Path(place) / "tree"
         linked(release, tree, {path for fix in fixes for path in fix.paths})
         apply(tree, fixes)
-        report = gate.check(
-            Target(f"{RELEASE} with {name_of(fixes)}", tree, RELEASE, inferred="its fixes"),
-            profile,
-            load(LEDGER),
-            python=python,
-            timeout=timeout,
-            memory=memory,
-            progress=progress,
-            jobs=jobs,
-            record=choose(read(LEDGER), RELEASE),
-            shows_known=False,
-            store=store,
-        )
+        target = Target(f"{RELEASE} with {name_of(fixes)}", tree, RELEASE, inferred="its fixes")
+        record = choose(read(LEDGER), RELEASE)
+        run = Run(target, profile, load(LEDGER), limits, record=record, shows_known=False)
+        report = check(run, progress)
     return of_report(fixes, report)
 
 

@@ -23,6 +23,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.distilling import Arcs, Ran, candidates, distil, excused
 from hitproof.vllm_integration.gate.obligations import Played, Task, histories, tasks
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
 from hitproof.vllm_integration.sandbox.driver import Answers, Workers
 from hitproof.vllm_integration.targets.target import Target
@@ -259,24 +260,17 @@ class _Measuring:
 
 
 def measure(
-    target: Target,
-    profile: Profile,
-    entries: Sequence[Entry],
+    run: Run,
     known: Sequence[Reason],
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
     progress: Callable[[int, int], None],
-    jobs: int = 1,
     search: tuple[str, int] | None = None,
 ) -> Measured:
     """Measure which branches run under a profile; arguments and exceptions as for `gate.check`.
 
     ``known`` are the reasons that speak of the target. ``search`` is a seed, and how many histories
-    to try in search of few that run and show as much (`gate.distilling`). Nothing is taken from
-    earlier runs.
+    to try in search of few that run and show as much (`gate.distilling`).
     """
+    target, profile, entries, limits = run.target, run.profile, run.entries, run.limits
     todo = tasks(profile, entries)
     ran: Arcs = {}
     by_question: dict[str, Arcs] = {}
@@ -288,12 +282,12 @@ def measure(
         else:
             searched.note(_question(message), arcs)
 
-    with Workers(target, python, memory, {}) as workers:
+    with Workers(target, limits) as workers:
 
         def start() -> Session:
-            return Session(lambda: _Measuring(workers.start(), noted), timeout)
+            return Session(lambda: _Measuring(workers.start(), noted), limits.timeout)
 
-        with closing(Sessions(jobs, start)) as sessions:
+        with closing(Sessions(limits.jobs, start)) as sessions:
             actual, detail = sessions.policies()
             granularity = actual.get("hit_granularity", "")
             replays = histories(profile, entries, granularity)

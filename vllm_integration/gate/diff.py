@@ -1,9 +1,9 @@
 """Two targets side by side: what changes for users from the base to the head."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hitproof.conformance.checks.registry import CHECKS
@@ -15,15 +15,14 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.footprints import Footprint, Growth, Judged, growth
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
-from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Divergence, Status
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import Obligation
 from hitproof.vllm_integration.gate.places import located
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.schedulers_side_by_side import compare_schedulers
 from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.gate.side_by_side import (
@@ -179,43 +178,40 @@ class Diff:
 
 def compare(
     base: Target,
-    head: Target,
-    profile: Profile,
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
+    run: Run,
     progress: Callable[[int, int], None],
-    jobs: int = 1,
-    policies: Mapping[str, str] | None = None,
-    entries: Sequence[Entry] = (),
 ) -> Diff:
     """Judge both targets, at the same time, and compare what they do.
 
-    Arguments as `gate.check`; each has half of the ``jobs``. Both are judged in the cases of the
-    ``entries`` that speak of both, as `check` does.
+    The head is the target of the ``run``; each has half of the jobs. Both are judged in the cases
+    of the run's entries that speak of both, as `check` does.
     """
-    chosen = dict(policies or {})
-    versions = base.version, head.version
-    cases = [entry for entry in entries if all(map(entry.applies_to, versions))]
+    versions = base.version, run.target.version
+    run = replace(
+        run,
+        entries=(),
+        cases=[entry for entry in run.entries if all(map(entry.applies_to, versions))],
+        keep_facts=True,
+        limits=replace(run.limits, jobs=max(run.limits.jobs // 2, 1)),
+    )
+    runs = {"base": replace(run, target=base), "head": run}
     done = {"base": (0, 0), "head": (0, 0)}
 
-    def judged(name: str, sessions: Sessions, target: Target) -> Report:
+    def judged(name: str, sessions: Sessions) -> Report:
         def report(count: int, total: int) -> None:
             done[name] = count, total
             progress(sum(n for n, _ in done.values()), sum(n for _, n in done.values()))
 
-        return gate.judged(sessions, target, profile, (), report, chosen, True, (), cases=cases)
+        return gate.judged(sessions, runs[name], report)
 
-    share = max(jobs // 2, 1)
     with (
-        gate.opened(base, python, timeout, memory, share, chosen) as of_base,
-        gate.opened(head, python, timeout, memory, share, chosen) as of_head,
+        gate.opened(runs["base"]) as of_base,
+        gate.opened(runs["head"]) as of_head,
         ThreadPoolExecutor(2) as threads,
     ):
         reports = [
-            threads.submit(judged, "base", of_base, base),
-            threads.submit(judged, "head", of_head, head),
+            threads.submit(judged, "base", of_base),
+            threads.submit(judged, "head", of_head),
         ]
         one, other = (each.result() for each in reports)
         return difference(one, other, Both(of_base, of_head))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from hitproof.conformance.explain.reuse import Part
 from hitproof.vllm_integration.bundled import MODELS
-from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.sandbox.driver import Limits, Worker
 from hitproof.vllm_integration.targets.target import Target
 
 _LENGTH = "--max-model-len"
@@ -242,10 +242,7 @@ def diagnose(
     target: Target,
     others: Sequence[Target],
     wanted: Wanted,
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
+    limits: Limits,
 ) -> Diagnosis:
     """Set the deployment up on the target, and again with other arguments and on other releases.
 
@@ -253,19 +250,19 @@ def diagnose(
     """
 
     def on(other: Target) -> dict[str, Any]:
-        with Worker(other, python, memory) as worker:
-            return worker.ask(timeout, **wanted.asked(wanted.arguments))
+        with Worker(other, limits) as worker:
+            return worker.ask(limits.timeout, **wanted.asked(wanted.arguments))
 
     with ThreadPoolExecutor(max(1, len(others))) as threads:
         elsewhere = [(other, threads.submit(on, other)) for other in others]
-        with Worker(target, python, memory) as worker:
-            answer = worker.ask(timeout, **wanted.asked(wanted.arguments, shortest=True))
+        with Worker(target, limits) as worker:
+            answer = worker.ask(limits.timeout, **wanted.asked(wanted.arguments, shortest=True))
             if answer["refused"]:
                 raise _refusal(wanted.model, target.label, answer)
             rows = answer["rows"]
             changes = [
-                _change(shlex.join(more), rows, worker.ask(timeout, **wanted.asked(arguments)))
-                for more, arguments in _alternatives(wanted, answer)
+                _change(shlex.join(more), rows, worker.ask(limits.timeout, **wanted.asked(args)))
+                for more, args in _alternatives(wanted, answer)
             ]
         releases = [_change(other.label, rows, each.result()) for other, each in elsewhere]
     if not rows:

@@ -1,6 +1,6 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -8,11 +8,9 @@ from dataclasses import replace
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.findings.footprints import Footprint
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.judge.policy_costs import costs
-from hitproof.conformance.ledger.ledger import Entry, judge
+from hitproof.conformance.ledger.ledger import judge
 from hitproof.conformance.ledger.records import Reach, Record, outside
-from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.spec.releases.fine import HitGranularity
 from hitproof.spec.releases.policies import POLICIES
@@ -25,164 +23,76 @@ from hitproof.vllm_integration.gate.obligations import (
     tasks,
 )
 from hitproof.vllm_integration.gate.policies import expected_value, held_against
-from hitproof.vllm_integration.gate.recall import Recall, Recalling
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.gate.selection import EVERYTHING, Restricted, Wanted
+from hitproof.vllm_integration.gate.run import Run
+from hitproof.vllm_integration.gate.selection import Restricted, Wanted
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
-from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.gate.unbounded import check_agreement, statements
-from hitproof.vllm_integration.sandbox.driver import Answers, Workers
-from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.sandbox.driver import Workers
 
 
-def check(
-    target: Target,
-    profile: Profile,
-    entries: Sequence[Entry],
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
-    progress: Callable[[int, int], None],
-    jobs: int = 1,
-    policies: Mapping[str, str] | None = None,
-    keep_facts: bool = False,
-    also: Sequence[Play] = (),
-    record: Record | None = None,
-    remedy: str = "",
-    accepted_reads: Mapping[str, str] | None = None,
-    shows_known: bool = True,
-    store: Store | None = None,
-    wanted: Wanted = EVERYTHING,
-) -> Report:
-    """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
+def check(run: Run, progress: Callable[[int, int], None]) -> Report:
+    """Judge a target. ``progress`` is called with the checks done and their number.
 
-    ``jobs`` workers share the checks; the report is the same for any number of them.
-    ``policies`` are values of policies to judge by, by name; the others are those that the target
-    shows. ``keep_facts`` asks for what the target did, too; ``also`` has histories to be replayed
-    besides. ``record`` has the footprints that known divergences are held against, and ``remedy``
-    says how to make one where there is none. ``accepted_reads`` asks for what the target reads of
-    its inputs, too, of which these are accepted unseen, for their reasons. Unless somebody is
-    shown known divergences (``shows_known``), they stay as they were found, neither shrunk nor
-    demonstrated. ``progress`` is called with the checks done and their number. What ``store`` has
-    of unchanged code is not judged again. ``wanted`` may restrict what is judged. Raises the
-    exceptions of `Workers` when the target cannot be imported or hitproof itself is wrong, and
-    `NothingSelected`.
+    Raises the exceptions of `Workers` when the target cannot be imported or hitproof itself is
+    wrong, and `NothingSelected`.
     """
-    if not wanted.selection.is_all:
-        speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
-        every = tasks(profile, speaking)
-        wanted.selection.check_any(every, histories(profile, speaking, HitGranularity.FINE))
-    recall = _recall(store, target, python, memory, policies)
+    if not run.wanted.selection.is_all:
+        speaking = [entry for entry in run.entries if entry.is_judged_on(run.target.version)]
+        every = tasks(run.profile, speaking)
+        replays = histories(run.profile, speaking, HitGranularity.FINE)
+        run.wanted.selection.check_any(every, replays)
     with ThreadPoolExecutor(1) as beside:
-        beside.submit(_foresee, target, profile, policies or {})
-        with opened(target, python, timeout, memory, jobs, policies, recall) as sessions:
-            report = judged(
-                sessions,
-                target,
-                profile,
-                entries,
-                progress,
-                dict(policies or {}),
-                keep_facts,
-                also,
-                record,
-                remedy,
-                accepted_reads,
-                shows_known,
-                wanted,
-            )
-    report.recall = recall
-    return report
+        beside.submit(_foresee, run)
+        with opened(run) as sessions:
+            return judged(sessions, run, progress)
 
 
-def _recall(
-    store: Store | None,
-    target: Target,
-    python: str,
-    memory: int,
-    policies: Mapping[str, str] | None,
-) -> Recall | None:
-    return None if store is None else Recall(store, target, python, memory, policies or {})
-
-
-def _foresee(target: Target, profile: Profile, chosen: Mapping[str, str]) -> None:
+def _foresee(run: Run) -> None:
     """Work out while the target is imported what will be asked, and is remembered.
 
     That is if the target behaves as its release.
     """
-    histories(profile, (), HitGranularity.FINE)
-    as_released = {name: expected_value(each, target.version) for name, each in POLICIES.items()}
-    costs(as_released | dict(chosen))
+    histories(run.profile, (), HitGranularity.FINE)
+    version = run.target.version
+    as_released = {name: expected_value(each, version) for name, each in POLICIES.items()}
+    costs(as_released | dict(run.policies))
 
 
 @contextmanager
-def opened(
-    target: Target,
-    python: str,
-    timeout: float,
-    memory: int,
-    jobs: int,
-    policies: Mapping[str, str] | None = None,
-    recall: Recall | None = None,
-) -> Iterator[Sessions]:
-    """Workers for ``target``; arguments and exceptions as for `check`.
-
-    What ``recall`` has is not asked them again.
-    """
-    with Workers(target, python, memory, dict(policies or {})) as workers:
-
-        def start() -> Answers:
-            return workers.start() if recall is None else Recalling(workers, recall)
-
-        try:
-            with closing(Sessions(jobs, lambda: Session(start, timeout))) as sessions:
-                yield sessions
-        finally:
-            if recall is not None:
-                recall.keep(workers.imported)
+def opened(run: Run) -> Iterator[Sessions]:
+    """Workers for the target of a run; exceptions as for `check`."""
+    limits = run.limits
+    with Workers(run.target, limits, run.policies) as workers:
+        start = lambda: Session(workers.start, limits.timeout)  # noqa: E731
+        with closing(Sessions(limits.jobs, start)) as sessions:
+            yield sessions
 
 
-def judged(
-    sessions: Sessions,
-    target: Target,
-    profile: Profile,
-    entries: Sequence[Entry],
-    progress: Callable[[int, int], None],
-    chosen: Mapping[str, str],
-    keep_facts: bool,
-    also: Sequence[Play],
-    record: Record | None = None,
-    remedy: str = "",
-    accepted_reads: Mapping[str, str] | None = None,
-    shows_known: bool = True,
-    wanted: Wanted = EVERYTHING,
-    cases: Sequence[Entry] = (),
-) -> Report:
-    """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`.
-
-    What ``cases`` are about is judged as well, and what diverges there is not known.
-    """
+def judged(sessions: Sessions, run: Run, progress: Callable[[int, int], None]) -> Report:
+    """Judge the target in the ``sessions`` that are open for it; otherwise as `check`."""
+    target, profile, entries, wanted = run.target, run.profile, run.entries, run.wanted
+    record, keep_facts = run.record, run.keep_facts
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     known = {entry.signature for entry in applicable}
     fixed = (entry for entry in entries if entry.is_judged_on(target.version))
-    speaking = list(dict.fromkeys([*applicable, *fixed, *cases]))
+    speaking = list(dict.fromkeys([*applicable, *fixed, *run.cases]))
     selection = wanted.selection
     report = Report(target, profile)
     every = tasks(profile, speaking)
     todo = selection.tasks(every)
     actual, report.policies_detail = sessions.policies()
     if not report.policies_detail:
-        report.policies = held_against(target, actual, chosen)
-    granularity = {**actual, **chosen}.get("hit_granularity", "")
+        report.policies = held_against(target, actual, run.policies)
+    granularity = {**actual, **run.policies}.get("hit_granularity", "")
     own = histories(profile, speaking, granularity, record)
-    replays = list(dict.fromkeys([*also, *selection.histories(own)]))
-    report.besides = frozenset(also).difference(own)
+    replays = list(dict.fromkeys([*run.also, *selection.histories(own)]))
+    report.besides = frozenset(run.also).difference(own)
     of_profile = record if record and profile in record.profiles else None
     ends = _Ends(wanted, known, of_profile)
     with ThreadPoolExecutor(1) as beside:
-        traced = accepted_reads is not None and selection.is_all
-        reads = traced and beside.submit(sessions.reads, accepted_reads or {})
+        traced = run.accepted_reads is not None and selection.is_all
+        reads = traced and beside.submit(sessions.reads, run.accepted_reads or {})
         settled, report.played = sessions.settle(
             todo,
             replays,
@@ -214,13 +124,13 @@ def judged(
     of_check = [each for each in report.played if each.play not in report.besides]
     report.reached = reached(todo, settled, of_check)
     shown = {each.signature for each in report.reached if selection.has(each.signature)}
-    unshown = frozenset() if shows_known else known
+    unshown = frozenset() if run.shows_known else known
     findings = sessions.findings(
         [each for _, each in evidence if each.signature in shown],
         [replace(each, signatures=_among(shown, each.signatures)) for each in report.played],
         unshown,
     )
-    grown = hold(report, record, applicable, evidence, sessions, remedy)
+    grown = hold(report, record, applicable, evidence, sessions, run.remedy)
     unplayed = {each.play for each in report.unplayed}
     open_ = {(each.claim, each.configuration) for each in report.unsettled}
     unsettled = {
@@ -276,30 +186,17 @@ def _among(shown: Set[Signature], signatures: Sequence[Signature]) -> tuple[Sign
     return tuple(signature for signature in signatures if signature in shown)
 
 
-def recorded(
-    target: Target,
-    profile: Profile,
-    entries: Sequence[Entry],
-    *,
-    name: str,
-    python: str,
-    timeout: float,
-    memory: int,
-    progress: Callable[[int, int], None],
-    jobs: int = 1,
-    policies: Mapping[str, str] | None = None,
-    store: Store | None = None,
-) -> tuple[Record, list[str]]:
-    """The footprints of ``target``, by the checks and histories of `check`; arguments as there.
+def recorded(run: Run, name: str, progress: Callable[[int, int], None]) -> tuple[Record, list[str]]:
+    """The footprints of a target, by the checks and histories of `check`, as a record of that name.
 
-    ``name`` is that of the record. ``entries`` are judged whatever releases they speak of. Why
-    something could not be judged, so that it is not in the record, comes with it.
+    The entries are judged whatever releases they speak of. Why something could not be judged, so
+    that it is not in the record, comes with it.
     """
+    target, profile, entries = run.target, run.profile, run.entries
     todo = tasks(profile, entries)
-    recall = _recall(store, target, python, memory, policies)
-    with opened(target, python, timeout, memory, jobs, policies, recall) as sessions:
+    with opened(run) as sessions:
         actual, detail = sessions.policies()
-        granularity = {**actual, **(policies or {})}.get("hit_granularity", "")
+        granularity = {**actual, **run.policies}.get("hit_granularity", "")
         replays = histories(profile, entries, granularity)
         settled, played = sessions.settle(todo, replays, progress)
     obligations = [each for outcome in settled for each in outcome.obligations]

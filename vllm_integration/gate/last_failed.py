@@ -1,8 +1,12 @@
 """What failed in the last check of a target: tried first in the next, and held against it."""
 
+import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from hitproof.conformance.findings.findings import Finding
@@ -12,8 +16,10 @@ from hitproof.conformance.histories.plays import Play
 from hitproof.vllm_integration.gate.growth import settled_places
 from hitproof.vllm_integration.gate.report import Report, SinceThen
 from hitproof.vllm_integration.gate.selection import Selection
-from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.targets.target import Target
+
+MOST_TARGETS = 100
+"""Targets whose failures are kept."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +48,20 @@ class Failure:
 
 
 class LastFailed:
-    """The failures of the last check of a target, whatever its code was, in the ``store``."""
+    """The failures of the last check of a target, whatever its code was.
 
-    def __init__(self, store: Store, target: Target, python: str) -> None:
-        self._store = store
-        self._name = _name(target, python)
-        kept, made = store.failures(self._name)
-        try:
+    They are in a file below ``directory``. One that cannot be read counts as none, and what cannot
+    be written is forgotten.
+    """
+
+    def __init__(self, directory: Path, target: Target, python: str) -> None:
+        self._file = directory / f"{sha256(_name(target, python).encode()).hexdigest()}.json"
+        self._before: dict[str, Failure] = {}
+        self._made: float | None = None
+        with suppress(OSError, KeyError, ValueError, TypeError, AttributeError):
+            kept = json.loads(self._file.read_bytes())
             self._before = {name: Failure.from_json(data) for name, data in kept.items()}
-        except (KeyError, ValueError, TypeError):  # of another version of hitproof
-            self._before = {}
-        self._made = made if self._before else None
+            self._made = self._file.stat().st_mtime if kept else None
 
     @property
     def places(self) -> frozenset[str]:
@@ -73,9 +82,7 @@ class LastFailed:
         }
         left = {name: each for name, each in gone.items() if name not in fixed}
         failures = left | {name: _failure(finding, report) for name, finding in now.items()}
-        self._store.keep_failures(
-            self._name, {name: each.as_json() for name, each in failures.items()}
-        )
+        self._keep({name: each.as_json() for name, each in failures.items()})
         return SinceThen(
             self._made,
             _headlines(now[name].signature for name in now if name in self._before),
@@ -84,6 +91,16 @@ class LastFailed:
             tuple(each.headline for name, each in self._before.items() if name in known),
             tuple(each.headline for each in left.values()),
         )
+
+    def _keep(self, failures: Mapping[str, Any]) -> None:
+        with suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            written = self._file.with_suffix(f".{os.getpid()}")
+            written.write_text(json.dumps(failures), encoding="utf-8")
+            written.replace(self._file)
+            kept = sorted(self._file.parent.iterdir(), key=lambda each: each.stat().st_mtime)
+            for each in kept[:-MOST_TARGETS]:
+                each.unlink()
 
 
 def _headlines(signatures: Iterable[Signature]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.lockstep.outcome import FIELDS
 from hitproof.conformance.scope.limits import refusal
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
+from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -116,12 +116,10 @@ def policies_name(version: Version | None) -> str | None:
 def run(
     target: Target,
     entries: Sequence[Entry],
+    limits: Limits,
     *,
     histories: int,
     seed: str,
-    python: str,
-    timeout: float,
-    memory: int,
     progress: Callable[[int, int], None],
     shrink_budget: int = 2_000,
     compared: Sequence[str] = FIELDS,
@@ -130,10 +128,8 @@ def run(
 
     That the divergences of ``entries`` are there still is for `vllm_integration.gate.gate` to say.
 
-    ``timeout`` (seconds) bounds how long the worker may be silent, ``memory`` (bytes) what it
-    maps, ``shrink_budget`` how many histories are tried to shrink one finding. ``progress`` is
-    called with the histories played and their number. Raises the exceptions of `Worker` and
-    `TargetError`.
+    ``shrink_budget`` is how many histories are tried to shrink one finding. ``progress`` is called
+    with the histories played and their number. Raises the exceptions of `Worker` and `TargetError`.
     """
     report = LockstepReport(target, seed)
     message = {
@@ -142,7 +138,7 @@ def run(
         "compared": list(compared),
     }
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
-    with closing(Session(lambda: Worker(target, python, memory), timeout)) as session:
+    with closing(Session.of(target, limits)) as session:
         found: dict[str, LockstepFinding] = {}
         try:
             for answer in _batches(partial(session.ask, **message), histories, report, progress):

@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from hitproof.conformance.judge.policy_costs import Cost, costs
 from hitproof.spec.releases.policies import POLICIES, Policy
-from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.sandbox.driver import Limits, Worker
 from hitproof.vllm_integration.targets.target import Target
 
 NOT_IN_HISTORIES = {
@@ -122,15 +122,15 @@ def costs_of(standings: Sequence[Standing]) -> dict[str, Cost]:
     return costs(values) if values.keys() == POLICIES.keys() else {}
 
 
-def standings(target: Target | None, *, python: str, timeout: float, memory: int) -> list[Standing]:
+def standings(target: Target | None, limits: Limits) -> list[Standing]:
     """Every policy, with the target's value by the table and by behaviour.
 
     Raises `CannotProbe`, and the exceptions of `Worker`.
     """
     if target is None:
         return [Standing(policy) for policy in POLICIES.values()]
-    with Worker(target, python, memory) as worker:
-        answer = worker.ask(timeout, op="policies")
+    with Worker(target, limits) as worker:
+        answer = worker.ask(limits.timeout, op="policies")
     if answer["detail"]:
         raise CannotProbe(str(answer["detail"]))
     return held_against(target, answer["policies"], {})

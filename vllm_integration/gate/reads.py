@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from hitproof.vllm_integration.bundled import READS
-from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.sandbox.driver import Limits, Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 
 _SECONDS = 600
@@ -122,7 +122,7 @@ class ReadsReport:
 
 
 def _read_by(version: str) -> set[str]:
-    with Worker(resolve(version), sys.executable, _BYTES, {}) as worker:
+    with Worker(resolve(version), Limits()) as worker:
         answer = worker.ask(_SECONDS, op="reads")
     return set(answer["reads"]) - set(answer["varied"])
 

@@ -17,7 +17,7 @@ from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
 from hitproof.vllm_integration.gate.schedule import SchedulerReport, judged_scheduler
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -75,14 +75,11 @@ class ReplayReport:
 def run_mixed(
     target: Target,
     histories: Sequence[History | SchedulerHistory],
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
+    limits: Limits,
     policies: Mapping[str, str] | None = None,
 ) -> list[ReplayReport | SchedulerReport]:
     """Play histories of managers and of schedulers; see `run`."""
-    with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
+    with closing(Session.of(target, limits, policies)) as session:
         known: dict[Signature, Location | None] = {}
         return [
             judged_scheduler(session, target, each)
@@ -95,22 +92,19 @@ def run_mixed(
 def run(
     target: Target,
     histories: Sequence[History],
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
+    limits: Limits,
     policies: Mapping[str, str] | None = None,
+    *,
     trace: bool = False,
     numeric: bool = False,
 ) -> list[ReplayReport]:
     """Play each of ``histories`` on a manager of its own of the target, and judge every step.
 
-    ``timeout`` (seconds) bounds one history, ``memory`` (bytes) what the worker maps. ``policies``
-    are values of policies to judge by, by name; the others are those that the target shows. With
+    ``policies`` are values to judge by, by name; the others are those that the target shows. With
     ``trace`` each report has a trace, with ``numeric`` what computing the history gave. Raises the
     exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
-    with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
+    with closing(Session.of(target, limits, policies)) as session:
         known: dict[Signature, Location | None] = {}
         return [_judged(session, target, each, trace, numeric, known) for each in histories]
 

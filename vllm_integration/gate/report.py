@@ -19,7 +19,6 @@ from hitproof.vllm_integration.gate.branches import Share
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.reads import ReadsReport
-from hitproof.vllm_integration.gate.recall import Recall, Reused
 from hitproof.vllm_integration.gate.selection import Restricted
 from hitproof.vllm_integration.gate.unbounded import Unbounded
 from hitproof.vllm_integration.targets.target import Target
@@ -100,10 +99,8 @@ class Report:
         unrecorded: why known divergences could not be held against a record; empty if they were.
         restricted: what was left out on purpose, if anything.
         since_then: what has become of earlier failures, if that was asked for.
-        recall: what was judged before, and need not be judged again.
         branches: what is on record of branches that run in code like the target's, if anything.
         seconds: how long it took to judge, filled in by the caller.
-        spent: how long it took now, where all is reused.
     """
 
     target: Target
@@ -123,22 +120,8 @@ class Report:
     unrecorded: str = ""
     restricted: Restricted | None = None
     since_then: SinceThen | None = None
-    recall: Recall | None = None
     branches: Share | None = None
     seconds: float = 0.0
-    spent: float = 0.0
-
-    def took(self, seconds: float) -> None:
-        """Fill in the time: what it took to judge, which is longer ago where all is reused."""
-        before = None if self.recall is None else self.recall.seconds
-        self.seconds, self.spent = seconds if before is None else before, seconds
-        if self.recall is not None:
-            self.recall.keep_seconds(seconds)
-
-    @property
-    def reused(self) -> Reused | None:
-        """What was not judged anew."""
-        return None if self.recall is None else self.recall.reused
 
     @property
     def verdict(self) -> Verdict:

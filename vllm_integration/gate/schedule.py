@@ -9,7 +9,7 @@ from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -51,17 +51,14 @@ class SchedulerReport:
 def run_scheduler(
     target: Target,
     history: SchedulerHistory,
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
+    limits: Limits,
     policies: Mapping[str, str] | None = None,
 ) -> SchedulerReport:
     """Play ``history`` on a scheduler of the target, and judge every step.
 
     Arguments and exceptions are those of `vllm_integration.gate.replay.run`.
     """
-    with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
+    with closing(Session.of(target, limits, policies)) as session:
         return judged_scheduler(session, target, history)
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate.doctor import bundled_models, read_model
 from hitproof.vllm_integration.gate.equivalents import Change, Equivalent
 from hitproof.vllm_integration.gate.obligations import histories, tasks
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
@@ -140,30 +140,23 @@ class SelfTestReport:
 
 
 def run(
-    target: Target,
-    profile: Profile,
-    entries: Sequence[Entry],
+    of: Run,
     equivalents: Sequence[Equivalent],
-    *,
     chosen: Chosen,
-    jobs: int,
-    python: str,
-    timeout: float,
-    memory: int,
     progress: Callable[[int, int], None],
 ) -> SelfTestReport:
-    """Judge the chosen mutants of ``target`` by the checks and histories of ``profile``.
+    """Judge the chosen mutants of a target by the checks and histories of its profile.
 
-    ``jobs`` is how many mutants are judged at once, ``timeout`` the seconds of processor time that
-    a check may take on a mutant, ``memory`` (bytes) what the worker may map. ``progress`` is called
-    with what is done and the total. Raises the exceptions of `Worker`, and `WorkerGone` when the
-    worker ends before all is judged, and
-    `UnknownFunction`.
+    As many mutants are judged at once as there may be workers, and the time limit is the seconds of
+    processor time that a check may take on a mutant. ``progress`` is called with what is done and
+    the total. Raises the exceptions of `Worker`, and `WorkerGone` when the worker ends before all
+    is judged, and `UnknownFunction`.
     """
+    target, profile, entries, limits = of.target, of.profile, of.entries, of.limits
     report = SelfTestReport(target, profile, chosen)
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
-    with Worker(target, python, memory) as worker:
-        patience = timeout + 12 * _BATCH_SECONDS
+    with Worker(target, limits) as worker:
+        patience = limits.timeout + 12 * _BATCH_SECONDS
         of_scheduler = chosen.family is Family.SCHEDULER
         speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
         todo = [] if of_scheduler else tasks(profile, speaking)
@@ -176,8 +169,8 @@ def run(
         answer = worker.ask(
             patience,
             op="selftest",
-            jobs=jobs,
-            limit=timeout,
+            jobs=limits.jobs,
+            limit=limits.timeout,
             histories=[play.as_json() for play in replays],
             deployments=_deployments() if of_scheduler else [],
             family=chosen.family,

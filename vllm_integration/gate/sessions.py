@@ -28,9 +28,12 @@ from hitproof.vllm_integration.gate.unbounded import SECONDS, Unbounded
 from hitproof.vllm_integration.sandbox.driver import (
     Answers,
     EnvironmentFailure,
+    Limits,
+    Worker,
     WorkerGone,
     WorkerRaised,
 )
+from hitproof.vllm_integration.targets.target import Target
 
 _CHECKS_TO_SHRINK = 2_000
 """Checks that are run to shrink the evidence of one finding."""
@@ -75,6 +78,11 @@ class Session:
         self._worker: Answers | None = start()
         self._gone = ""
         self._fatal: dict[tuple[str, str], str] = {}
+
+    @staticmethod
+    def of(target: Target, limits: Limits, policies: Mapping[str, str] | None = None) -> "Session":
+        """A session of a target with workers of its own; arguments and exceptions as `Worker`."""
+        return Session(lambda: Worker(target, limits, policies), limits.timeout)
 
     def close(self) -> None:
         """End the worker; there is none after it."""

@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
 from typing import Any
@@ -24,7 +23,7 @@ from hitproof.reference import policies
 from hitproof.reference.policies import Policies
 from hitproof.vllm_integration.gate.lockstep import policies_name
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
+from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
 from hitproof.vllm_integration.targets.target import Target
 
 _BATCH_SECONDS = 1.0
@@ -149,11 +148,9 @@ def simulate(
     workload: Workload,
     deployment: Deployment,
     targets: Sequence[Target],
+    limits: Limits,
     *,
     reference: bool,
-    python: str,
-    timeout: float,
-    memory: int,
     progress: Progress,
 ) -> Simulated:
     """Play the workload on each target, and on the reference if that is wanted.
@@ -175,10 +172,10 @@ def simulate(
         ]
         known = [bounds(workload, each, arrivals, file) for each in engines]
         queried = sum(each.prompt for each in arrivals)
-        play = _Play(arrivals, file, deployment.max_num_seqs, timeout, progress)
+        play = _Play(arrivals, file, deployment.max_num_seqs, limits.timeout, progress)
         runs = []
         for target in targets:
-            with closing(Session(partial(Worker, target, python, memory), timeout)) as session:
+            with closing(Session.of(target, limits)) as session:
                 for each, could in zip(engines, known, strict=True):
                     name = f"vLLM {target.label}"
                     run = Run(name, each.retention_interval, could, queried)

@@ -106,7 +106,6 @@ def report_json(report: Report) -> dict[str, Any]:
         else {"of": report.record.name, "profiles": sorted(report.record.profiles)},
         "footprints_detail": report.unrecorded,
         "last_failed": None if report.since_then is None else report.since_then.as_json(),
-        "reused": None if report.reused is None else report.reused.as_json(),
     }
 
 

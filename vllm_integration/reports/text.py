@@ -64,7 +64,6 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     _print_baseline(report, console)
     print_held_against(report, console)
     print_since_then(report, console)
-    print_reused(report, console)
     print_verdict(report, console)
 
 
@@ -365,14 +364,6 @@ def print_since_then(report: Report, console: Console) -> None:
             for headline in findings:
                 console.print(f"{name}: {escape(headline)}", highlight=False)
         console.print(report.since_then.describe(), highlight=False)
-
-
-def print_reused(report: Report, console: Console) -> None:
-    """What was not judged anew, if anything."""
-    if report.reused is not None:
-        now = f"; {report.spent:.1f} s now" if report.reused.whole else ""
-        line = f"{report.reused.describe()}{now}; --no-cache reruns everything"
-        console.print(line, highlight=False)
 
 
 def _what_diverges(report: Report) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
-from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits
 from hitproof.vllm_integration.sandbox.processes import end, environment
 from hitproof.vllm_integration.targets.target import Target
 
@@ -17,15 +17,11 @@ _SCRIPT = Path(__file__).parent / "run_cases.py"
 
 
 def write_and_run(
-    directory: Path,
-    cases: Sequence[Demonstration],
-    target: Target,
-    python: str,
-    timeout: float,
+    directory: Path, cases: Sequence[Demonstration], target: Target, limits: Limits
 ) -> dict[str, Demonstration]:
     """Write ``test_<name>.py`` for each case that has a test, and run them all on the target.
 
-    ``timeout`` (seconds) bounds each test and the imports. Returns those cases by name, with
+    The time limit bounds each test and the imports. Returns those cases by name, with
     their results. Raises `EnvironmentFailure` when the directory cannot be written.
     """
     files = {
@@ -40,7 +36,7 @@ def write_and_run(
             f"tests cannot be written to {directory} ({error.strerror}); name another directory "
             f"with --pytest"
         ) from error
-    endings = _run(list(files), target, python, timeout * (len(files) + 2)) if files else {}
+    endings = _run(list(files), target, limits) if files else {}
     return {case.name: _judged(case, endings.get(file)) for file, case in files.items()}
 
 
@@ -54,14 +50,14 @@ def _judged(case: Demonstration, ending: list[str] | None) -> Demonstration:
     return replace(case, outcome=outcome, said=f"{error}: {said}")
 
 
-def _run(files: list[str], target: Target, python: str, timeout: float) -> dict[str, list[str]]:
+def _run(files: list[str], target: Target, limits: Limits) -> dict[str, list[str]]:
     """The result of each file's test; files that did not finish are omitted."""
     with tempfile.TemporaryDirectory(prefix="hitproof-", ignore_cleanup_errors=True) as scratch:
         report = Path(scratch) / "report.json"
         variables = environment(target, Path(scratch)) | {"PYTHONDONTWRITEBYTECODE": "1"}
         root = "" if target.root is None else str(target.root)
         process = subprocess.Popen(
-            [python, "-P", str(_SCRIPT), root, str(report), *files],
+            [limits.interpreter, "-P", str(_SCRIPT), root, str(report), *files],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -70,7 +66,7 @@ def _run(files: list[str], target: Target, python: str, timeout: float) -> dict[
             start_new_session=True,
         )
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout)
+            process.wait(limits.timeout * (len(files) + 2))
         end(process, variables)
         try:
             endings: dict[str, list[str]] = json.loads(report.read_text())

@@ -5,12 +5,13 @@ import re
 import secrets
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from socket import send_fds, socketpair
 from types import TracebackType
@@ -32,6 +33,7 @@ from hitproof.vllm_integration.targets.target import Target
 
 _IMPORT_SECONDS = 120.0
 _COPY_SECONDS = 20.0
+JOBS = len(os.sched_getaffinity(0))
 _ENDING_SECONDS = 5.0
 _FIRST_WITH = {
     "prompts of token ids and embeddings": Version("0.21.dev0"),
@@ -89,6 +91,33 @@ class WorkerRaised(WorkerGone):
     """The worker could not answer for an exception, which the message tells; it goes on."""
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What the workers of a target run with.
+
+    Attributes:
+        python: the interpreter, as a path or as a command on the search path.
+        timeout: seconds that each answer may take.
+        memory: GiB that each worker may map.
+        jobs: workers at a time. The result is the same for any number of them.
+    """
+
+    python: str = sys.executable
+    timeout: float = 60.0
+    memory: float = 16.0
+    jobs: int = JOBS
+
+    @property
+    def interpreter(self) -> str:
+        """The path of the interpreter. Raises `EnvironmentFailure` if there is none."""
+        found = shutil.which(self.python)
+        if found is None:
+            raise EnvironmentFailure(
+                f"{self.python} is not an executable; name a Python interpreter with --python"
+            )
+        return os.path.abspath(found)
+
+
 class Answers(Protocol):
     """What answers questions about a target; see `sandbox.protocol`."""
 
@@ -99,33 +128,10 @@ class Answers(Protocol):
         """End it."""
 
 
-@dataclass
-class Imported:
-    """What processes of one target have read to import modules, by absolute paths.
-
-    Attributes:
-        files: the modules, and those whose import failed.
-        directories: where modules were looked for.
-    """
-
-    files: set[str] = field(default_factory=set)
-    directories: set[str] = field(default_factory=set)
-
-    def add(self, news: Mapping[str, Any], scratch: str) -> None:
-        """Take up what a process reports; what is in its ``scratch`` directory is our own."""
-        for known, paths in (
-            (self.files, news["files"]),
-            (self.directories, news["directories"]),
-        ):
-            known.update(path for path in paths if path and not path.startswith(scratch))
-
-
 class Asked(ABC):
     """A process with the target imported, which answers over a channel."""
 
     _channel: Channel
-    _imported: Imported
-    _home: str
     _log: BinaryIO
 
     @abstractmethod
@@ -146,8 +152,6 @@ class Asked(ABC):
             answer = decode(line)
             if answer.pop("token", None) != token:
                 raise ValueError("it does not answer the request")
-            if news := answer.pop("imported", None):
-                self._imported.add(news, self._home)
             if answer["ok"]:
                 return answer
             kind, text = Failure(answer["kind"]), str(answer["message"])
@@ -193,7 +197,6 @@ class Copy(Asked):
         log: BinaryIO,
     ) -> None:
         self._worker, self._number, self._mark, self._log = worker, number, mark, log
-        self._imported, self._home = worker._imported, worker._home
         self._channel = Channel(requests, answers, lambda: is_running(number))
 
     def close(self) -> None:
@@ -209,20 +212,18 @@ class Copy(Asked):
 class Worker(Asked):
     """A worker process with the target imported. Use as a context manager.
 
-    Raises `EnvironmentFailure` when the target does not import within two minutes and ``memory``
-    bytes. What the target prints goes to a scratch file, never to our output. ``policies`` are the
-    values by which the target is judged, where they do not follow from how it behaves. What it
-    imports is added to ``imported``.
+    Raises `EnvironmentFailure` when the target does not import within two minutes and the limit of
+    memory. What the target prints goes to a scratch file, never to our output. ``policies`` are the
+    values by which the target is judged, where they do not follow from how it behaves.
     """
 
     def __init__(
         self,
         target: Target,
-        python: str,
-        memory: int,
+        limits: Limits,
         policies: Mapping[str, str] | None = None,
-        imported: Imported | None = None,
     ) -> None:
+        python = limits.interpreter
         # The target may have deleted it.
         self._scratch = tempfile.TemporaryDirectory(prefix="hitproof-", ignore_cleanup_errors=True)
         scratch = Path(self._scratch.name)
@@ -233,7 +234,6 @@ class Worker(Asked):
         (scratch / "work").mkdir()
         self._log = (scratch / "log").open("w+b")
         self._environment = environment(target, scratch / "work")
-        self._imported, self._home = imported or Imported(), str(scratch)
         # Separate pipes: what the target prints is never an answer, not even before it is imported.
         asked, requests = os.pipe()
         answers, answered = os.pipe()
@@ -271,7 +271,17 @@ class Worker(Asked):
                 _IMPORT_SECONDS,
                 op="hello",
                 root=root,
-                **judged_with(target, memory, policies or {}),
+                text=TEXT,
+                memory=int(limits.memory * 2**30),
+                policies=dict(policies or {}),
+                managers=target.managers,
+                coordinators=target.coordinators,
+                aliases=target.aliases,
+                predates=[
+                    feature
+                    for feature, first in _FIRST_WITH.items()
+                    if target.version is not None and Version(target.version) < first
+                ],
             )
         except WorkerGone as gone:
             self.close()
@@ -342,23 +352,6 @@ class Worker(Asked):
         return self._process.poll()
 
 
-def judged_with(target: Target, memory: int, policies: Mapping[str, str]) -> dict[str, Any]:
-    """What a worker is given beside the target's tree; see ``hello`` in `sandbox.protocol`."""
-    return {
-        "text": TEXT,
-        "memory": memory,
-        "policies": dict(policies),
-        "managers": target.managers,
-        "coordinators": target.coordinators,
-        "aliases": target.aliases,
-        "predates": [
-            feature
-            for feature, first in _FIRST_WITH.items()
-            if target.version is not None and Version(target.version) < first
-        ],
-    }
-
-
 class Workers:
     """Processes that each have the same target imported; arguments as for `Worker`.
 
@@ -367,13 +360,9 @@ class Workers:
     """
 
     def __init__(
-        self, target: Target, python: str, memory: int, policies: Mapping[str, str]
+        self, target: Target, limits: Limits, policies: Mapping[str, str] | None = None
     ) -> None:
-        self.imported = Imported()
-        """What they have imported so far."""
-        self._start: Callable[[], Worker] = lambda: Worker(
-            target, python, memory, policies, self.imported
-        )
+        self._start: Callable[[], Worker] = lambda: Worker(target, limits, policies)
         self._original: Worker | None = None
         self._unused: Worker | None = None
         self._copies: bool | None = None
@@ -386,11 +375,6 @@ class Workers:
         for worker in (self._original, self._unused):
             if worker is not None:
                 worker.close()
-
-    @property
-    def any_started(self) -> bool:
-        """Whether the target could be imported."""
-        return self._copies is not None
 
     def start(self) -> Asked:
         """Another one, which the caller closes first. Raises what `Worker` raises."""
@@ -409,13 +393,3 @@ class Workers:
                 except WorkerGone:
                     self._copies = False
         return self._start() if unused is None else unused
-
-
-def find_python(python: str) -> str:
-    """The interpreter that ``python`` names: a path, or a command on the search path."""
-    found = shutil.which(python)
-    if found is None:
-        raise EnvironmentFailure(
-            f"{python} is not an executable; name a Python interpreter with --python"
-        )
-    return os.path.abspath(found)

@@ -7,10 +7,8 @@ The gate asks, the worker answers, in order. Every request has
 - ``within``, the seconds that the gate waits for the answer. After that it ends the worker.
 
 An answer has that ``token``, and ``ok``: true with the result beside it, or false with ``kind``, a
-`Failure`, and ``message``. Where modules were imported since the last answer, ``imported`` has the
-files that were read for it, and the directories in which modules were looked for. Anything else, a
-worker that ends and one that is late count as no answer (`driver.WorkerGone`): the gate starts
-another worker and goes on.
+`Failure`, and ``message``. Anything else, a worker that ends and one that is late count as no
+answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 
 ========================= ==============================================================
 ``hello``                 Import the target; the first request. ``text`` is `TEXT`, ``root``

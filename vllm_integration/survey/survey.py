@@ -12,14 +12,12 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import LedgerError, load
-from hitproof.conformance.ledger.records import Record
-from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
-from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.gate import check
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.sandbox.protocol import TEXT
 from hitproof.vllm_integration.survey.faults import Fault, cause
-from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
 REMEDY = "record them with --footprints"
@@ -109,36 +107,15 @@ class Release:
     checked: Checked | None = None
 
 
-def survey(
-    target: Target,
-    profile: Profile,
-    *,
-    python: str,
-    timeout: float,
-    memory: int,
-    progress: Callable[[int, int], None],
-    jobs: int = 1,
-    record: Record | None = None,
-) -> Report:
+def survey(run: Run, progress: Callable[[int, int], None]) -> Report:
     """Judge a release with the ledger, and with the histories of all its entries.
 
     Arguments and exceptions as `gate.check`, and `LedgerError`.
     """
     entries = load(LEDGER)
     known = [each.configuration for each in entries]
-    return gate.check(
-        target,
-        profile,
-        entries,
-        python=python,
-        timeout=timeout,
-        memory=memory,
-        progress=progress,
-        jobs=jobs,
-        also=[play for play in known if isinstance(play, Play)],
-        record=record,
-        remedy=REMEDY,
-    )
+    also = [play for play in known if isinstance(play, Play)]
+    return check(replace(run, entries=entries, also=also, remedy=REMEDY), progress)
 
 
 def of_report(report: Report) -> Release:

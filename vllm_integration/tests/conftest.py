@@ -24,6 +24,7 @@ from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration import bundled, cli
 from hitproof.vllm_integration.gate import gate, report
 from hitproof.vllm_integration.gate.obligations import Task, tasks
+from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.sandbox.processes import is_running
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.forkserver import COMMAND, INTERPRETER, PYTHON
@@ -51,8 +52,13 @@ EDITED = (
 
 # Tests run side by side already.
 os.environ.setdefault("HITPROOF_JOBS", "1")
-# What an earlier run was answered tests nothing.
+# What failed in one test is nothing to another.
 os.environ.setdefault("HITPROOF_NO_CACHE", "1")
+
+
+def limits(timeout: float = 60.0) -> Limits:
+    """One worker at a time, forked off an interpreter that has loaded what targets import."""
+    return Limits(os.environ.get(PYTHON, sys.executable), timeout, jobs=1)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.policies import expected_value
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import Selection, Wanted
 from hitproof.vllm_integration.gate.sessions import Session, Sessions
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
@@ -68,20 +69,16 @@ def judged(
     selection = Selection(only, configurations)
     session = partial(Session, lambda: InProcess(subject), 60.0)
     with closing(Sessions(1, session)) as sessions:
-        return gate.judged(
-            sessions,
+        run = Run(
             TARGET,
             Profile.QUICK,
             entries,
-            lambda *_: None,
-            {},
-            False,
-            (),
-            record,
+            record=record,
             accepted_reads={},
             wanted=Wanted(selection, **wanted),
             cases=cases,
         )
+        return gate.judged(sessions, run, lambda *_: None)
 
 
 def known(shown: Report) -> Entry:

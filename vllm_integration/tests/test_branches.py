@@ -31,7 +31,6 @@ from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import BRANCHES, NOT_RUN
 from hitproof.vllm_integration.commands import branches as command
-from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
 from hitproof.vllm_integration.gate import branches
 from hitproof.vllm_integration.gate.branches import (
     LEAVES,
@@ -46,13 +45,14 @@ from hitproof.vllm_integration.gate.branches import (
 )
 from hitproof.vllm_integration.gate.gate import opened
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.branches import measured_json as branches_json
 from hitproof.vllm_integration.reports.branches import print_measured
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import PLAIN, Copy, release
+from hitproof.vllm_integration.tests.conftest import PLAIN, Copy, limits, release
 
 RECORDED = shares(BRANCHES)
 FREE = "        self.coordinator.free(request.request_id)\n"
@@ -138,17 +138,8 @@ def measured(
 ) -> Measured:
     monkeypatch.setattr(branches, "tasks", lambda *_: [])
     monkeypatch.setattr(branches, "histories", lambda *_: list(plays))
-    return measure(
-        Target("fork", root, "0.33.0"),
-        Profile.QUICK,
-        (),
-        known,
-        python=PYTHON,
-        timeout=60,
-        memory=in_bytes(MEMORY),
-        progress=lambda *_: None,
-        search=search,
-    )
+    run = Run(Target("fork", root, "0.33.0"), Profile.QUICK, limits=limits())
+    return measure(run, known, lambda *_: None, search)
 
 
 @pytest.mark.release
@@ -234,7 +225,7 @@ def test_what_another_target_shows_new_is_not_distilled(
     assert len(found.distilled) == 1
     for target, left in ((release("0.33.0"), found.distilled), (root, [])):
         of_it = Target("there", target, "0.33.0")
-        with opened(of_it, PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+        with opened(Run(of_it, Profile.QUICK, limits=limits())) as sessions:
             there = found.excused_on("there", sessions, [], lambda *_: None)
         assert list(there.distilled) == list(left)
         assert any(what.startswith("there: ") for what in there.unlisted) is not bool(left)

@@ -1,7 +1,6 @@
 """Test cases of findings: their text, and how they end on targets that have the fault or not."""
 
 import json
-import os
 import subprocess
 import sys
 from contextlib import closing
@@ -17,7 +16,6 @@ from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.workload_json import is_workload, read_workload
 from hitproof.conformance.scope.limits import refusal
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.reproduce.cases import write_and_run
 from hitproof.vllm_integration.reproduce.run_cases import _called
@@ -28,11 +26,10 @@ from hitproof.vllm_integration.reproduce.source_text import (
     literal,
     one_line,
 )
-from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Worker
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import Copy, hitproof
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits
 
 NOWHERE = Target("nowhere", None, None)
 
@@ -60,7 +57,7 @@ OUTCOMES = {
 
 
 def test_how_cases_end(tmp_path: Path) -> None:
-    ran = write_and_run(tmp_path / "new", CASES, NOWHERE, sys.executable, 60)
+    ran = write_and_run(tmp_path / "new", CASES, NOWHERE, Limits())
     assert {name: shown.outcome for name, shown in ran.items()} == OUTCOMES
     assert ran["crashes"].said == "ValueError: as it should"
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
@@ -80,7 +77,7 @@ def test_how_cases_end_without_pytest(tmp_path: Path) -> None:
 
 def test_a_case_that_does_not_come_to_an_end(tmp_path: Path) -> None:
     endless = case("endless", "import time; time.sleep(600)")
-    ran = write_and_run(tmp_path, [endless], NOWHERE, sys.executable, 0.5)
+    ran = write_and_run(tmp_path, [endless], NOWHERE, Limits(timeout=0.5))
     assert ran["endless"].outcome is CaseOutcome.BREAKS
     assert "did not finish" in ran["endless"].said
 
@@ -88,7 +85,7 @@ def test_a_case_that_does_not_come_to_an_end(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentFailure, match="name another directory with --pytest"):
-        write_and_run(tmp_path / "file", CASES, NOWHERE, sys.executable, 60)
+        write_and_run(tmp_path / "file", CASES, NOWHERE, Limits())
 
 
 def test_source_is_laid_out_as_ruff_does() -> None:
@@ -223,7 +220,7 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
     shown = [Demonstration(**found["case"]) for found in json.loads(result.stdout)["findings"]]
     assert {each.outcome for each in shown} == {CaseOutcome.FAILS}
     assert any("@patch.dict(os.environ" in each.pytest for each in shown)
-    ran = write_and_run(cases, shown, resolve("0.23.0"), os.environ[PYTHON], 60)
+    ran = write_and_run(cases, shown, resolve("0.23.0"), limits())
     fixed = {name for name, each in ran.items() if each.outcome is CaseOutcome.PASSES}
     assert any("longer_than_sliding_window_can_serve" in name for name in fixed)
     assert any("promised" in name for name in ran.keys() - fixed)
@@ -252,14 +249,14 @@ def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(
     """Divergences that the next release does not have."""
     path = LEDGER.parent / f"known/{name}.json"
     play = Play.written_workload(read_workload(path.read_text()), "history")
-    release, memory = resolve(with_fault), in_bytes(MEMORY)
-    with closing(Session(lambda: Worker(release, os.environ[PYTHON], memory), 60)) as session:
+    release = resolve(with_fault)
+    with closing(Session.of(release, limits())) as session:
         found = session.play(play).signatures
         shown = session.finding((found[0], play), "scheduler").demonstration
     assert shown.reproduced
     assert shown.whole == "scheduler"
     for version, outcome in ((with_fault, CaseOutcome.FAILS), (without, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], resolve(version), os.environ[PYTHON], 60)
+        ran = write_and_run(tmp_path, [shown], resolve(version), limits())
         assert ran["scheduler"].outcome is outcome
 
 
@@ -303,13 +300,12 @@ def test_a_case_of_a_scheduler_fails_where_it_is_broken(
     history, right, wrong, written = BROKEN[name]
     copy = resolve(str(broken_copy("0.33.0", {right: wrong})))
     play = Play.written_workload(read_workload(history), "history")
-    memory = in_bytes(MEMORY)
-    with closing(Session(lambda: Worker(copy, os.environ[PYTHON], memory), 60)) as session:
+    with closing(Session.of(copy, limits())) as session:
         found = session.play(play).signatures
         shown = session.finding((found[0], play), "broken").demonstration
     assert written in shown.pytest
     for target, outcome in ((copy, CaseOutcome.FAILS), (resolve("0.33.0"), CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, os.environ[PYTHON], 60)
+        ran = write_and_run(tmp_path, [shown], target, limits())
         assert ran["broken"].outcome is outcome
 
 
@@ -336,13 +332,13 @@ def test_a_case_of_a_scheduler_has_states_from_inside_chunks(
     whole = late.replace("prefill_end", "prefill_end and start % block_size == 0")
     mended = resolve(str(broken_copy("0.33.0", {late: whole})))
     play = Play.written_workload(read_workload(EXPORTED), "history")
-    release, memory = resolve("0.33.0"), in_bytes(MEMORY)
-    with closing(Session(lambda: Worker(release, os.environ[PYTHON], memory), 60)) as session:
+    release = resolve("0.33.0")
+    with closing(Session.of(release, limits())) as session:
         found = session.play(play).signatures
         shown = session.finding((found[0], play), "exported").demonstration
     assert "is_mamba_prefill_checkpoint_valid" in shown.pytest
     for target, outcome in ((release, CaseOutcome.FAILS), (mended, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, os.environ[PYTHON], 60)
+        ran = write_and_run(tmp_path, [shown], target, limits())
         assert ran["exported"].outcome is outcome
 
 
@@ -413,12 +409,12 @@ def test_a_case_passes_where_its_fault_is_mended(
         play = Play.written_workload(read_workload(text), "history")
     else:
         play = Play.written(read(text), "history")
-    release, memory = resolve("0.33.0"), in_bytes(MEMORY)
-    with closing(Session(lambda: Worker(release, os.environ[PYTHON], memory), 60)) as session:
+    release = resolve("0.33.0")
+    with closing(Session.of(release, limits())) as session:
         found = session.play(play).signatures
         shown = session.finding((found[0], play), "mended").demonstration
     assert "hitproof" not in shown.pytest
     assert written in shown.pytest
     for target, outcome in ((release, CaseOutcome.FAILS), (mended, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, os.environ[PYTHON], 60)
+        ran = write_and_run(tmp_path, [shown], target, limits())
         assert ran["mended"].outcome is outcome

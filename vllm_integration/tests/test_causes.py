@@ -1,7 +1,6 @@
 """One cause, one finding: changes, places, and what annotations say of them."""
 
 import html
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -25,13 +24,11 @@ from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reports.text import known_in_words
-from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.survey.faults import status_of
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import MANAGERS, Copy, release
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import MANAGERS, Copy, limits, release
 from hitproof.vllm_integration.tests.reports import conforming, entry, found, grown
 
 FILE = "vllm/v1/core/managers.py"
@@ -227,7 +224,7 @@ def test_a_fault_of_many_signatures_is_one_finding_at_the_changed_line(broken_co
     configuration = single_group(GroupKind.SLIDING_WINDOW, 1, 3, 2, True, 7)
     task = Task("mask_keeps_every_reachable_block", configuration)
     target = Target("fork", root, "0.33.0")
-    with closing(Session(lambda: Worker(target, os.environ[PYTHON], 16 << 30), 60)) as session:
+    with closing(Session.of(target, limits())) as session:
         evidence = session.settle(task, keep_facts=False).evidence
         smallest = {each.signature: each for each in evidence}.values()
         findings = [session.finding(each, f"case_{n}") for n, each in enumerate(smallest)]

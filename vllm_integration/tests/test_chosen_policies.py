@@ -3,7 +3,6 @@
 Both ask workers for the same: checks on configurations, and histories to be replayed.
 """
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import hitproof, limits, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
 
 VECTORS = Path(__file__).resolve().parents[2] / "conformance" / "vectors"
@@ -63,7 +61,7 @@ def judged(release: str, policies: tuple[tuple[str, str], ...] = ()) -> dict[str
     group = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 3, False, 8)
     target = resolve(release, announce=lambda *_: None)
     found: dict[str, Any] = {}
-    with Worker(target, os.environ[PYTHON], 16 << 30, dict(policies)) as worker:
+    with Worker(target, limits(), dict(policies)) as worker:
         for name, (_, _, history) in CHOSEN.items():
             play = Play.written(read(history.encode(), name), "").as_json()
             found[name] = worker.ask(120, op="replay", play=play) | {"policies": {}}

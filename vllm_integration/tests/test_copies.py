@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.sandbox import driver
 from hitproof.vllm_integration.sandbox.driver import (
     Asked,
     Copy,
+    Limits,
     Worker,
     WorkerGone,
     WorkerRaised,
@@ -48,7 +48,7 @@ A_THREAD = (
 
 
 def workers_of(target: Target) -> Workers:
-    return Workers(target, sys.executable, in_bytes(MEMORY), {})
+    return Workers(target, Limits(sys.executable))
 
 
 def policies(worker: Asked) -> object:

@@ -12,13 +12,12 @@ from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration import cli
-from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.diff import Diff, difference
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import Copy
+from hitproof.vllm_integration.tests.conftest import Copy, limits
 from hitproof.vllm_integration.verdict import Verdict
 
 pytestmark = pytest.mark.release
@@ -27,16 +26,8 @@ pytestmark = pytest.mark.release
 @cache
 def report(target: str) -> Report:
     """What a target does, as `hitproof diff --quick` finds it."""
-    return gate.check(
-        resolve(target),
-        Profile.QUICK,
-        (),
-        python=find_python(PYTHON),
-        timeout=300.0,
-        memory=in_bytes(MEMORY),
-        progress=lambda *_: None,
-        keep_facts=True,
-    )
+    run = Run(resolve(target), Profile.QUICK, limits=limits(300.0), keep_facts=True)
+    return gate.check(run, lambda *_: None)
 
 
 def between(base: str, head: str) -> Diff:

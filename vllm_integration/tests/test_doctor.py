@@ -34,7 +34,7 @@ from hitproof.vllm_integration.reports.html.doctor import doctor_page
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import link
+from hitproof.vllm_integration.tests.conftest import limits, link
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +100,7 @@ def deployed(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, An
     """What each configuration is and hits on a release."""
     target = resolve(request.param)
     names = [*CONFIGURATIONS, *(NEWER if request.param == NEWEST else ())]
-    with Worker(target, os.environ[PYTHON], 16 << 30) as worker:
+    with Worker(target, limits()) as worker:
         yield (
             request.param,
             {name: worker.ask(60, **wanted(name).asked(wanted(name).arguments)) for name in names},
@@ -258,7 +258,7 @@ def test_a_target_that_derives_wrongly(
     assert old in text
     link(original, root, {path: text.replace(old, new)})
     asked = wanted(configuration)
-    with Worker(resolve(str(root)), os.environ[PYTHON], 16 << 30) as worker:
+    with Worker(resolve(str(root)), limits()) as worker:
         answer = worker.ask(60, **asked.asked(asked.arguments))
     assert answer["refused"] == ""
     assert rule in {broken["rule"] for broken in answer["broken_rules"]}
@@ -415,7 +415,7 @@ def test_whose_limit_it_is() -> None:
         "architecture": (json.dumps(json.loads(llama) | {"architectures": ["Unheard"]}), []),
     }
     wanted = Wanted(read_model("llama-3-8b"), (), (600,), ANSWER, QUESTION)
-    with Worker(resolve(NEWEST), os.environ[PYTHON], 16 << 30) as worker:
+    with Worker(resolve(NEWEST), limits()) as worker:
         answers = {
             name: worker.ask(
                 60, **wanted.asked(arguments) | {"config": config, "arguments": arguments}

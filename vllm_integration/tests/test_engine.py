@@ -17,7 +17,6 @@ import pytest
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.vectors import engine_vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.engine import suite
 from hitproof.vllm_integration.engine.environment import (
     built_release,
@@ -35,7 +34,7 @@ from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import limits
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -357,9 +356,7 @@ def test_what_an_engine_asked_is_judged_on_releases(release: str) -> None:
     reports = replay(
         target,
         list(recorded.values()),
-        python=os.environ[PYTHON],
-        timeout=60.0,
-        memory=in_bytes(MEMORY),
+        limits(),
     )
     for history, report in zip(recorded.values(), reports, strict=True):
         codes = {found.signature.defect.code for found in report.findings}

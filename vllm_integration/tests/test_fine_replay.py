@@ -1,7 +1,6 @@
 """Replay where hits may end inside blocks: the newest release with one fault each."""
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -14,12 +13,10 @@ from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import History
-from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import Copy
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import Copy, limits
 
 RELEASE = "0.33.0"
 COUNT = 25
@@ -42,9 +39,7 @@ def reports(target: str | Path, histories: Sequence[History]) -> list[ReplayRepo
     return run(
         resolve(str(target)),
         histories,
-        python=os.environ[PYTHON],
-        timeout=60.0,
-        memory=in_bytes(MEMORY),
+        limits(),
     )
 
 

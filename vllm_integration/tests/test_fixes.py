@@ -21,16 +21,14 @@ from hitproof.conformance.ledger.ledger import CauseStatus, Judgement
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import SURVEY
-from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, all_fixes, named
 from hitproof.vllm_integration.fixes.trees import apply, linked
 from hitproof.vllm_integration.fixes.verifying import Verified, of_report, verify
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.fixes import shown, upstream
 from hitproof.vllm_integration.survey.survey import read as read_survey
-from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import release
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import limits, release
 from hitproof.vllm_integration.tests.reports import (
     changed_policy,
     conforming,
@@ -279,8 +277,8 @@ def test_verify_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command, with a check that finds one entry of the first fix when that is alone."""
     (found, *_) = diverging().judgement.new
 
-    def judged(target: Target, *_: object, **__: object) -> Report:
-        alone = target.name.endswith(f"with fix {ONE.number}")
+    def judged(run: Run, _: object) -> Report:
+        alone = run.target.name.endswith(f"with fix {ONE.number}")
         entries = tuple(entry for fix in FIXES[:2] for entry in fix.entries)
         kept = entries[:1] if alone else ()
         gone = tuple(entry for entry in entries if entry not in kept)
@@ -288,7 +286,7 @@ def test_verify_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(conforming(), judgement=Judgement((), known, gone))
 
     verifying = "hitproof.vllm_integration.fixes.verifying"
-    monkeypatch.setattr(f"{verifying}.gate.check", judged)
+    monkeypatch.setattr(f"{verifying}.check", judged)
     monkeypatch.setattr(f"{verifying}.load", lambda _: ())
     monkeypatch.setattr(f"{verifying}.read", lambda _: {})
     numbers = [fix.number for fix in FIXES[:2]]
@@ -310,10 +308,8 @@ def verified_now(*some: Fix) -> Verified:
         release(RELEASE),
         some,
         Profile.QUICK,
-        python=os.environ.get(PYTHON, sys.executable),
-        timeout=300,
-        memory=in_bytes(MEMORY),
-        progress=lambda *_: None,
+        limits(300.0),
+        lambda *_: None,
     )
 
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import (
@@ -223,8 +224,8 @@ def test_a_comparison_builds_in_the_base_what_it_has(
         (root / f"{module}.py").touch()
     compared: list[Target] = []
 
-    def compare(*targets: Any, **_: object) -> None:
-        compared.extend(targets[:2])  # what follows is the profile
+    def compare(base: Target, run: Run, _: object) -> None:
+        compared.extend((base, run.target))
         raise WorkerGone("that is all")
 
     monkeypatch.setattr("hitproof.vllm_integration.commands.diff.compare", compare)

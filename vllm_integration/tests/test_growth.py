@@ -17,17 +17,17 @@ from hitproof.conformance.ledger.ledger import Entry, judge
 from hitproof.conformance.ledger.records import Record, path_of
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.commands import footprints
-from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
 from hitproof.vllm_integration.gate.gate import opened
 from hitproof.vllm_integration.gate.growth import held_start_ups
 from hitproof.vllm_integration.gate.obligations import Played, histories, of_entries
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import Copy, hitproof, one_sentence, release
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits, one_sentence, release
 from hitproof.vllm_integration.tests.reports import (
     CONFIGURATION,
     grown,
@@ -203,7 +203,7 @@ def test_start_up_that_no_longer_takes_the_multiple_of_block_sizes_is_seen(
     broken = broken_copy("0.33.0", {lcm: "scheduler_block_size = max(group_block_sizes)"})
     for root, refuses in ((release("0.33.0"), False), (broken, True)):
         target = Target("it", root, "0.33.0")
-        with opened(target, PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+        with opened(Run(target, Profile.QUICK, limits=limits())) as sessions:
             played = sessions.settle([], [Play(Origin.ENGINES, "1:14")], lambda *_: None)[1]
         report = Report(target, Profile.DEFAULT, played=played)
         assert bool(report.refused) is refuses

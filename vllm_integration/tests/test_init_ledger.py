@@ -21,6 +21,7 @@ from hitproof.vllm_integration.commands.configuration import FILE, options
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import Task, tasks
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.tests.conftest import MANAGERS, Copy
 from hitproof.vllm_integration.tests.reports import (
     changed_policy,
@@ -41,9 +42,9 @@ def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(report: Report) -> list[None]:
         made: list[None] = []
 
-        def check(_: object, __: object, entries: Sequence[Entry], **___: object) -> Report:
+        def check(run: Run, _: object) -> Report:
             made.append(None)
-            speaking = [e for e in entries if e.applies_to(report.target.version)]
+            speaking = [e for e in run.entries if e.applies_to(report.target.version)]
             return replace(report, judgement=judge(report.judgement.new, speaking))
 
         for command in ("check", "init", "init_ledger"):
@@ -114,9 +115,9 @@ def test_an_entry_that_another_ones_history_showed_is_no_longer_adopted(
     first.write_text(entry + entry.replace('releases = ""', 'releases = "<0.1"'))
     assert len(load(first)) == 2
 
-    def check(_: object, __: object, entries: Sequence[Entry], **___: object) -> Report:
-        shown = report.judgement.new if len(entries) == 2 else ()
-        speaking = [e for e in entries if e.applies_to(report.target.version)]
+    def check(run: Run, _: object) -> Report:
+        shown = report.judgement.new if len(run.entries) == 2 else ()
+        speaking = [e for e in run.entries if e.applies_to(report.target.version)]
         return replace(report, judgement=judge(shown, speaking))
 
     monkeypatch.setattr("hitproof.vllm_integration.gate.gate.check", check)

@@ -1,5 +1,6 @@
 """What failed is remembered, tried first, and held against what fails now."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, longer_tail
 from hitproof.vllm_integration.gate.last_failed import LastFailed
 from hitproof.vllm_integration.gate.report import Report, SinceThen
-from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github
 from hitproof.vllm_integration.reports.ci.problems import plain
@@ -24,11 +24,11 @@ WORSE = BrokenSubject(mask=longer_tail)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path, lambda _: None)
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "failed"
 
 
-def since(store: Store, report: Report, target: Target = TARGET) -> SinceThen:
+def since(store: Path, report: Report, target: Target = TARGET) -> SinceThen:
     return LastFailed(store, target, "python").since_then(report)
 
 
@@ -36,14 +36,14 @@ def sizes(told: SinceThen) -> dict[str, int]:
     return {name: len(found) for name, found in told.sorts.items() if found}
 
 
-def test_nothing_is_kept_at_first(store: Store) -> None:
+def test_nothing_is_kept_at_first(store: Path) -> None:
     told = since(store, judged(KEEPS))
     assert told.made is None
     assert told.describe().startswith("last failed: no failure of this target is kept")
     assert "\n" not in told.describe()
 
 
-def test_still_failing_fixed_and_new(store: Store) -> None:
+def test_still_failing_fixed_and_new(store: Path) -> None:
     broken = judged(KEEPS)
     number = len(broken.judgement.new)
     assert number
@@ -56,14 +56,14 @@ def test_still_failing_fixed_and_new(store: Store) -> None:
     assert sizes(told) == {"fixed": number, "new": len(worse.judgement.new)}
 
 
-def test_it_is_tried_first(store: Store) -> None:
+def test_it_is_tried_first(store: Path) -> None:
     broken = judged(KEEPS)
     since(store, broken)
     places = {place_of(each.judged) for each in broken.reached}
     assert LastFailed(store, TARGET, "python").places == places
 
 
-def test_what_was_not_judged_again_is_not_fixed(store: Store) -> None:
+def test_what_was_not_judged_again_is_not_fixed(store: Path) -> None:
     broken = judged(KEEPS)
     number = len(broken.judgement.new)
     since(store, broken)
@@ -78,7 +78,7 @@ def test_what_was_not_judged_again_is_not_fixed(store: Store) -> None:
     assert sizes(since(store, judged("lookahead-*"))) == {"still failing": number}
 
 
-def test_what_is_in_the_ledger_now(store: Store) -> None:
+def test_what_is_in_the_ledger_now(store: Path) -> None:
     broken = judged(KEEPS)
     since(store, broken)
     record = Record.of("0.33.0", Profile.QUICK, broken.reached)
@@ -86,7 +86,7 @@ def test_what_is_in_the_ledger_now(store: Store) -> None:
     assert sizes(told)["in the ledger now"] == 1
 
 
-def test_what_has_grown_is_a_failure_of_its_own(store: Store) -> None:
+def test_what_has_grown_is_a_failure_of_its_own(store: Path) -> None:
     broken = judged(KEEPS)
     record = Record.of("0.33.0", Profile.QUICK, broken.reached[:1])
     grown = judged(KEEPS, entries=(known(broken),), record=record)
@@ -96,7 +96,7 @@ def test_what_has_grown_is_a_failure_of_its_own(store: Store) -> None:
     assert sizes(since(store, grown)) == {"still failing": number}
 
 
-def test_each_target_has_its_own(store: Store, tmp_path: Path) -> None:
+def test_each_target_has_its_own(store: Path, tmp_path: Path) -> None:
     since(store, judged(KEEPS))
     for other in (
         replace(TARGET, name="other", root=tmp_path),
@@ -109,19 +109,34 @@ def test_each_target_has_its_own(store: Store, tmp_path: Path) -> None:
     assert since(store, judged(KEEPS), commit).still
 
 
-def test_few_targets_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hitproof.vllm_integration.gate.store.MOST_TARGETS", 2)
-    for name in ("a", "b", "c"):
-        store.keep_failures(name, {"signature": {}})
-    assert [bool(store.failures(name)[0]) for name in ("a", "b", "c")] == [False, True, True]
+def test_few_targets_are_kept(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hitproof.vllm_integration.gate.last_failed.MOST_TARGETS", 2)
+    report, targets = judged(KEEPS), [replace(TARGET, name=name) for name in ("a", "b", "c")]
+    for number, target in enumerate(targets):
+        since(store, report, target)
+        os.utime(max(store.iterdir(), key=lambda file: file.stat().st_mtime), (number, number))
+    assert [bool(LastFailed(store, each, "python").places) for each in targets] == [
+        False,
+        True,
+        True,
+    ]
 
 
-def test_failures_of_another_version_are_forgotten(store: Store) -> None:
-    store.keep_failures(TARGET.name + " of python", {"signature": {"other": 1}})
+@pytest.mark.parametrize("kept", ['{"signature": {"other": 1}}', "[]", "{", "\0"])
+def test_failures_of_another_version_are_forgotten(store: Path, kept: str) -> None:
+    since(store, judged(KEEPS))
+    (file,) = store.iterdir()
+    file.write_text(kept)
     assert since(store, judged(KEEPS)).made is None
 
 
-def test_every_report_says_so(store: Store) -> None:
+def test_where_nothing_can_be_kept_nothing_is(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        assert since(tmp_path / "file" / "failed", judged(KEEPS)).made is None
+
+
+def test_every_report_says_so(store: Path) -> None:
     broken = judged(KEEPS)
     since(store, broken)
     broken.since_then = since(store, broken)

@@ -9,12 +9,14 @@ from rich.console import Console
 
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.plays import Origin, Play
-from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.gate.gate import opened
 from hitproof.vllm_integration.gate.obligations import Played
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.tests.conftest import limits
 from hitproof.vllm_integration.tests.reports import conforming
 
 HOST = [Play(Origin.HOST, f"1:{number}") for number in range(3)]
@@ -53,7 +55,7 @@ def test_nothing_is_said_where_all_were_judged() -> None:
 @pytest.mark.release
 @pytest.mark.parametrize(("release", "left_out"), [("0.31.0", True), ("0.33.0", False)])
 def test_host_pools_are_left_out_before_releases_have_them(release: str, left_out: bool) -> None:
-    with opened(resolve(release), PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+    with opened(Run(resolve(release), Profile.QUICK, limits=limits())) as sessions:
         _, played = sessions.settle([], [*HOST, GENERATED, LAYERS], lambda *_: None)
     assert not played.pop().left_out
     assert not any(each.unsettled for each in played)
@@ -65,7 +67,7 @@ def test_host_pools_are_left_out_before_releases_have_them(release: str, left_ou
 @pytest.mark.release
 @pytest.mark.parametrize(("release", "left_out"), [("0.14.0", True), ("0.15.0", False)])
 def test_states_are_left_out_before_chunks_end_at_them(release: str, left_out: bool) -> None:
-    with opened(resolve(release), PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+    with opened(Run(resolve(release), Profile.QUICK, limits=limits())) as sessions:
         _, played = sessions.settle([], STATES, lambda *_: None)
     assert not any(each.unsettled for each in played)
     assert {each.left_out for each in played} == {left_out}
@@ -76,7 +78,7 @@ def test_states_are_left_out_before_chunks_end_at_them(release: str, left_out: b
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.19.1", "0.20.0"])
 def test_events_of_groups_that_they_do_not_name_are_left_out(release: str) -> None:
-    with opened(resolve(release), PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+    with opened(Run(resolve(release), Profile.QUICK, limits=limits())) as sessions:
         _, (played,) = sessions.settle([], [SEVERAL], lambda *_: None)
     assert played.steps
     assert Code.EVENTS_WRONG not in {signature.code for signature in played.signatures}

@@ -13,7 +13,7 @@ from hitproof.conformance.histories.json_format import read
 from hitproof.vllm_integration.gate.lockstep import policies_of, run
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
-from hitproof.vllm_integration.tests.conftest import Copy, hitproof, one_sentence
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -148,16 +148,14 @@ SHOWN = Signature("null_block_is_never_served", "unsound", "mamba", False, READ)
 
 
 def test_what_is_found_before_the_worker_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hitproof.vllm_integration.gate.lockstep.Worker", EndsLater)
+    monkeypatch.setattr("hitproof.vllm_integration.gate.sessions.Worker", EndsLater)
     target = Target("0.33.0", None, "0.33.0")
     report = run(
         target,
         (),
+        limits(),
         histories=9,
         seed="1",
-        python="",
-        timeout=1.0,
-        memory=0,
         progress=lambda *_: None,
     )
     (found,) = report.findings

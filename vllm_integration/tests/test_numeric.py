@@ -1,7 +1,6 @@
 """Numbers on real releases: a fault gives wrong output or wrong drafts, a repaired one does not."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,9 @@ from hitproof.conformance.numeric.outcome import EXACT, Showing
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.replay import run
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import Copy, hitproof
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits
 from hitproof.vllm_integration.verdict import Verdict
 
 pytestmark = pytest.mark.release
@@ -85,9 +82,7 @@ def test_drafts_are_wrong_where_the_ledger_says_so_and_nothing_else_is() -> None
     reports = run(
         resolve("0.33.0"),
         [*wrong, *right],
-        python=os.environ[PYTHON],
-        timeout=60.0,
-        memory=in_bytes(MEMORY),
+        limits(),
         numeric=True,
     )
     for report in reports[: len(wrong)]:

@@ -1,6 +1,5 @@
 """What policies cost is shown, and it is what real managers lose."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ from hitproof.vllm_integration.reports.policies import cost_json, policies_json,
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import limits
 from hitproof.vllm_integration.tests.reports import conforming
 
 
@@ -106,7 +105,7 @@ def test_0_33_loses_what_its_default_retention_is_said_to_cost() -> None:
     assert lost is not None
     assert (lost.interval, lost.best_interval) == (0, None)
     target = resolve("0.33.0", announce=lambda *_: None)
-    with Worker(target, os.environ[PYTHON], 16 << 30, {}) as worker:
+    with Worker(target, limits()) as worker:
         assert served(worker, lost, lost.interval) == lost.hit
         assert served(worker, lost, lost.best_interval) == lost.best
 
@@ -119,7 +118,7 @@ def test_a_release_loses_what_its_policies_are_said_to_cost(version: str) -> Non
     assert len(examples) == 3
     for name, best in ((version, False), ("0.33.0", True)):
         target = resolve(name, announce=lambda *_: None)
-        with Worker(target, os.environ[PYTHON], 16 << 30, {}) as worker:
+        with Worker(target, limits()) as worker:
             for lost in examples:
                 hit = lost.best if best else lost.hit
                 assert served(worker, lost, lost.interval) == hit

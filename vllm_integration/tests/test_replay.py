@@ -1,7 +1,6 @@
 """Replay on real releases: a history tells a fault on those that have it, and on no others."""
 
 import json
-import os
 from io import StringIO
 from pathlib import Path
 
@@ -14,14 +13,12 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
 from hitproof.vllm_integration.reports.replay import print_replay, replay_json
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
-from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.tests.conftest import hitproof, limits, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
 
 COUNT = "free_count_is_free_queue_length"
@@ -57,9 +54,7 @@ def replayed(release: str, names: list[str]) -> dict[str, ReplayReport]:
     reports = run(
         target,
         [VECTORS[name] for name in names],
-        python=os.environ[PYTHON],
-        timeout=60.0,
-        memory=in_bytes(MEMORY),
+        limits(),
     )
     return dict(zip(names, reports, strict=True))
 

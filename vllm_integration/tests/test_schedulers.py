@@ -29,11 +29,10 @@ from hitproof.conformance.histories.workloads import (
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.schedule import SchedulerReport, run_scheduler
 from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import Copy, hitproof, one_sentence
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits, one_sentence
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -67,9 +66,7 @@ def played_history(release: str, history: SchedulerHistory) -> SchedulerReport:
     return run_scheduler(
         resolve(release),
         history,
-        python=os.environ[PYTHON],
-        timeout=60.0,
-        memory=in_bytes(MEMORY),
+        limits(),
     )
 
 

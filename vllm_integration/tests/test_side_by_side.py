@@ -6,8 +6,9 @@ import pytest
 
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.histories.plays import Origin, Play
-from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.gate.side_by_side import (
     Both,
@@ -15,9 +16,8 @@ from hitproof.vllm_integration.gate.side_by_side import (
     HistoryChange,
     compared,
 )
-from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import Copy
+from hitproof.vllm_integration.tests.conftest import Copy, limits
 
 pytestmark = pytest.mark.release
 
@@ -42,7 +42,7 @@ USAGE = {"return 1.0 - (self.get_num_free_blocks() /": "return 0.5 - (self.get_n
 
 
 def opened(target: str) -> Iterator[Sessions]:
-    with gate.opened(resolve(target), find_python(PYTHON), 300.0, in_bytes(MEMORY), 1) as sessions:
+    with gate.opened(Run(resolve(target), Profile.QUICK, limits=limits(300.0))) as sessions:
         yield sessions
 
 

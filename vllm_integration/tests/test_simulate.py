@@ -20,6 +20,7 @@ from hitproof.vllm_integration.reports.html.simulate import simulate_page
 from hitproof.vllm_integration.reports.simulate import lookups, simulated_csv, simulated_json
 from hitproof.vllm_integration.survey import costs
 from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.tests.conftest import limits
 
 PYTHON = os.environ.get("HITPROOF_PYTHON", sys.executable)
 HEADLINE = "conversations", "DeepSeek-V4-like", 6.5, (None, 4096, 0)
@@ -47,10 +48,8 @@ def simulated(
         workload,
         Deployment(engine, retentions, options.get("max_num_seqs", 1), model),
         [resolve(each) for each in targets],
+        limits(120.0),
         reference=True,
-        python=PYTHON,
-        timeout=120,
-        memory=16 << 30,
         progress=options.get("progress", lambda *_: None),
     )
 

@@ -382,7 +382,6 @@ def test_what_another_profile_cannot_judge_is_no_pass(
         "judge": lambda *_, **__: object(),
         "of_report": lambda _: release,
         "record_of": lambda *_, **__: unsettled,
-        "find_python": lambda python: python,
     }
     for name, value in replaced.items():
         monkeypatch.setattr(f"hitproof.vllm_integration.commands.survey.{name}", value)

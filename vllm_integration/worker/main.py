@@ -37,7 +37,6 @@ from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, decode, encode
 from hitproof.vllm_integration.sandbox.seal import Seal
 from hitproof.vllm_integration.worker import branches, findings, lockstep, reads, replay, selftest
-from hitproof.vllm_integration.worker.imports import Imports
 
 
 class _Refused(Exception):
@@ -63,7 +62,6 @@ def main(requests: int, answers: int, handover: int) -> None:
     handed_over = socket(fileno=_moved(handover))
     us, pid, leave, lead = os.getpid, os.getpid(), os._exit, os.setsid
     seal = Seal(OURS)
-    imports = Imports()
     subject: VllmSubject | None = None
     while line := asked.readline():
         message = decode(line)
@@ -111,7 +109,7 @@ def main(requests: int, answers: int, handover: int) -> None:
         if changed := seal.broken():
             reason = f"the target changes {changed}, with which it is judged"
             answer = {"ok": False, "kind": Failure.TAMPERED, "message": reason}
-        answered.write(encode(answer | imports.news() | {"token": message["token"]}))
+        answered.write(encode(answer | {"token": message["token"]}))
         answered.flush()
 
 

@@ -24,7 +24,6 @@ from hitproof.vllm_integration.reports.diff import (
 )
 from hitproof.vllm_integration.reports.text import (
     print_held_against,
-    print_reused,
     print_since_then,
     print_verdict,
 )
@@ -50,7 +49,6 @@ def annotations(report: Report, verbose: bool) -> str:
         *plain(lambda console: print_verdict(report, console)).splitlines(),
         *plain(lambda console: print_held_against(report, console)).splitlines(),
         *plain(lambda console: print_since_then(report, console)).splitlines(),
-        *plain(lambda console: print_reused(report, console)).splitlines(),
     ]
     lines = [_annotation("error", problem) for problem in new_problems(report)]
     if report.judgement.new:  # what cannot be judged may be a consequence

@@ -18,8 +18,6 @@ def markdown(report: Report) -> str:
     lines = [f"**{verdict}**"]
     if report.restricted is not None:
         lines = [_escaped(report.restricted.describe()), "", *lines]
-    if report.reused is not None:
-        lines[-1] += f" ({report.reused.describe()})"
     found = causes(report.judgement.new, report.target.version)
     others = [problem for problem in new_problems(report) if not problem.code]
     if found or others:
