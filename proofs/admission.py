@@ -4,6 +4,7 @@ Positions, steps, windows and chunks are in tokens. ``end`` is the position afte
 a step.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 from hitproof.proofs.cases import CHUNKED, FULL, SLIDING, case_name, holds_token
@@ -33,11 +34,11 @@ def _block_size(at: Interpretation) -> tuple[Term, Hypotheses]:
     return size, (("a block holds at least one token", 1 <= size),)
 
 
-def _is_read(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
-    """The tokens that are read are those from the first one on; ``slip``: one more or fewer."""
+def _is_read(at: Interpretation, kind: GroupKind) -> Statement:
+    """The tokens that are read are those from the first one on."""
     query, token = at.integer("query"), at.integer("token")
     window, chunk, sizes = _range(at, kind)
-    first = admission.first_token_read(query, window, chunk) + slip
+    first = admission.first_token_read(query, window, chunk)
     reads = attention.attends(query, token, window, chunk)
     from_there = (first <= token) & (token <= query)
     both = implies(reads, from_there) & implies(from_there, reads)
@@ -47,37 +48,34 @@ def _is_read(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
     )
 
 
-def _leaves_reserved(at: Interpretation, more: int = 0) -> Statement:
-    """``more``: that many blocks beside the reserved ones are left, too."""
+def _leaves_reserved(at: Interpretation) -> Statement:
     needed, free, reserved = (at.integer(name) for name in ("needed", "free", "reserved"))
     return Statement(
         (("the blocks can be taken", admission.fits(needed, free, reserved)),),
-        reserved + more <= free - needed,
+        reserved <= free - needed,
     )
 
 
-def _never_again(at: Interpretation, kind: GroupKind, later: bool = True) -> Statement:
-    """``later``: the other query is a later one."""
+def _never_again(at: Interpretation, kind: GroupKind) -> Statement:
     query, other = at.integer("query"), at.integer("other")
     window, chunk, sizes = _range(at, kind)
-    order = ("the other query is later", query <= other)
     first = partial(admission.first_token_read, window=window, chunk=chunk)
     return Statement(
         (
             *sizes,
             ("positions are counted from 0", (0 <= query) & (0 <= other)),
-            *((order,) if later else ()),
+            ("the other query is later", query <= other),
         ),
         first(query) <= first(other),
     )
 
 
-def _holds(at: Interpretation, slip: int = 0) -> Statement:
-    """A token between is in one of so many blocks from the first on; ``slip``: fewer blocks."""
+def _holds(at: Interpretation) -> Statement:
+    """A token between is in one of so many blocks from the first on."""
     first, end, token, block = (at.integer(name) for name in ("first", "end", "token", "block"))
     size, some = _block_size(at)
     from_block = first // size
-    count = admission.blocks_between(first, end, size) - slip
+    count = admission.blocks_between(first, end, size)
     return Statement(
         (
             *some,
@@ -88,12 +86,12 @@ def _holds(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
-def _spans(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
-    """A step reads and writes no more tokens than the bound; ``slip``: than a lower bound."""
+def _spans(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
+    """A step reads and writes no more tokens than the bound, or than ``fewer``."""
     start, end, step = at.integer("start"), at.integer("end"), at.integer("step")
     window, chunk, sizes = _range(at, kind)
     first = admission.first_token_read(start, window, chunk)
-    most = admission.tokens_at_once(step, window, chunk) - slip
+    most = admission.tokens_at_once(step, window, chunk) - fewer
     return Statement(
         (
             *sizes,
@@ -104,11 +102,11 @@ def _spans(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
     )
 
 
-def _at_once(at: Interpretation, kind: GroupKind, slip: int = 0, tight: bool = False) -> Statement:
-    """A step reads and writes no more blocks of a group than the bound; ``slip``: a lower bound.
+def _at_once(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
+    """A step reads and writes no more blocks of a group than the bound.
 
-    Several MTP modules compute tokens again, but in no group with chunks. ``tight``: only for
-    sizes for which a bound on one token more would be another bound.
+    Several MTP modules compute tokens again, but in no group with chunks. ``fewer``: so many less
+    than the bound, for windows in sizes for which a bound on one token more would be another one.
     """
     start, end, step, num_tokens, modules = (
         at.integer(name) for name in ("start", "end", "step", "num_tokens", "modules")
@@ -125,7 +123,7 @@ def _at_once(at: Interpretation, kind: GroupKind, slip: int = 0, tight: bool = F
         whole = implies(is_multiple(chunk, size), first_block * size == first)
         on_edge = (("a chunk of whole blocks starts on a block edge", whole),)
     where: Hypotheses = ()
-    if tight:
+    if fewer:
         long = step + window + modules <= num_tokens
         where = ("the request is long", long), ("blocks hold two tokens", size == 2)
     return Statement(
@@ -142,7 +140,7 @@ def _at_once(at: Interpretation, kind: GroupKind, slip: int = 0, tight: bool = F
             ("the first token is before the second block", first < (first_block + 1) * size),
             ("the last block starts before the end", last_block * size < end),
         ),
-        admission.blocks_between(first, end, size) <= most - slip,
+        admission.blocks_between(first, end, size) <= most - fewer,
     )
 
 
@@ -161,8 +159,8 @@ def _on_edge(at: Interpretation, whole: bool = True) -> Statement:
     )
 
 
-def _states(at: Interpretation, slip: int = 0) -> Statement:
-    """A Mamba group holds no more states than the bound; ``slip``: a lower bound."""
+def _states(at: Interpretation) -> Statement:
+    """A Mamba group holds no more states than the bound."""
     names = ("started_from", "ended_in", "of_drafts", "exported", "drafts", "exports")
     started_from, ended_in, of_drafts, exported, drafts, exports = map(at.integer, names)
     group = Group(GroupKind.MAMBA, 1)
@@ -174,17 +172,14 @@ def _states(at: Interpretation, slip: int = 0) -> Statement:
             ("and one for each that it exports", exported <= exports),
         ),
         started_from + ended_in + of_drafts + exported
-        <= admission.blocks_at_once(group, 1, 1, drafts, exports) - slip,
+        <= admission.blocks_at_once(group, 1, 1, drafts, exports),
     )
 
 
-def _promise(
-    at: Interpretation, others: bool = False, gives_up: bool = True, within: bool = True
-) -> Statement:
+def _promise(at: Interpretation, gives_up: bool = True) -> Statement:
     """A request that was admitted gets the blocks of a step.
 
-    ``others``: somebody else took a block since. ``gives_up``: it has given up what is no longer
-    read. ``within``: the step needs no more than the most that it was admitted with.
+    ``gives_up``: it has given up what is no longer read.
     """
     most, room, free, held, table = (
         at.integer(name) for name in ("most", "room", "free", "held", "table")
@@ -193,25 +188,26 @@ def _promise(
     size, some = _block_size(at)
     first_block, required = first // size, ceil_div(end, size)
     needed = max(0, required - table)
-    step = admission.blocks_between(first, end, size)
     kept = table - first_block
     return Statement(
         (
             *some,
             ("it was admitted", admission.fits(most, room)),
-            ("its blocks come out of that room", free + held + (1 if others else 0) == room),
+            ("its blocks come out of that room", free + held == room),
             ("no count is below 0", (0 <= free) & (0 <= held) & (0 <= first)),
             ("the tokens of the step come after what is read", first < end),
             ("its table goes as far as what the step reads, or further", first_block <= table),
             ("what it holds", held == kept if gives_up else kept <= held),
-            *((("the step needs no more than that", step <= most),) if within else ()),
+            (
+                "the step needs no more than that",
+                admission.blocks_between(first, end, size) <= most,
+            ),
         ),
         admission.fits(needed, free),
     )
 
 
-def _some_answer(at: Interpretation, in_order: bool = True) -> Statement:
-    """``in_order``: nobody needs fewer blocks at most than at least."""
+def _some_answer(at: Interpretation) -> Statement:
     least, most, free, reserved = (
         at.integer(name) for name in ("least", "most", "free", "reserved")
     )
@@ -226,148 +222,89 @@ def _some_answer(at: Interpretation, in_order: bool = True) -> Statement:
     return Statement(
         (
             ("blocks are reserved, or none", 0 <= reserved),
-            *((("the least is no more than the most", least <= most),) if in_order else ()),
+            ("the least is no more than the most", least <= most),
             ("one answer is wrong", not_(right(granted))),
         ),
         right(not_(granted)),
     )
 
 
-def _obligations() -> tuple[Obligation, ...]:
-    found = []
+def _obligations() -> Iterable[Obligation]:
     for kind in _KINDS:
-        found.append(
-            Obligation(
-                case_name("first_token_read", kind),
-                "A token reads itself and all before it back to the first one that it reads, and "
-                "no others.",
-                partial(_is_read, kind=kind),
-                (
-                    Mutant(
-                        "a_token_later",
-                        "It reads none before the one after that.",
-                        partial(_is_read, kind=kind, slip=1),
-                    ),
-                ),
-            )
+        yield Obligation(
+            case_name("first_token_read", kind),
+            "A token reads itself and all before it back to the first one that it reads, and "
+            "no others.",
+            partial(_is_read, kind=kind),
         )
         if kind is FULL:
             continue
-        found += [
-            Obligation(
-                case_name("what_is_given_up_is_not_read", kind),
-                "Later tokens read none before the first one that a token reads.",
-                partial(_never_again, kind=kind),
-                (
-                    Mutant(
-                        "any_token",
-                        "No token, earlier or later, reads one before it.",
-                        partial(_never_again, kind=kind, later=False),
-                    ),
-                ),
-            ),
-            Obligation(
-                case_name("tokens_at_once", kind),
-                "A step reads and writes no more tokens in a row than the bound says.",
-                partial(_spans, kind=kind),
-                (
-                    Mutant(
-                        "fewer",
-                        "It needs fewer than that.",
-                        # The bound on chunks is one token more than any step needs.
-                        partial(_spans, kind=kind, slip=1 if kind is SLIDING else 2),
-                    ),
-                ),
-            ),
-        ]
-    found.append(
-        Obligation(
-            "blocks_hold_the_tokens",
-            "Each of the tokens is in one of the blocks that are counted.",
-            _holds,
-            (Mutant("one_block_fewer", "One block fewer is enough.", partial(_holds, slip=1)),),
+        yield Obligation(
+            case_name("what_is_given_up_is_not_read", kind),
+            "Later tokens read none before the first one that a token reads.",
+            partial(_never_again, kind=kind),
         )
+        yield Obligation(
+            case_name("tokens_at_once", kind),
+            "A step reads and writes no more tokens in a row than the bound says.",
+            partial(_spans, kind=kind),
+            # The bound on chunks is one token more than any step needs.
+            (Mutant("fewer", "It needs two fewer.", partial(_spans, kind=kind, fewer=2)),),
+        )
+    yield Obligation(
+        "blocks_hold_the_tokens",
+        "Each of the tokens is in one of the blocks that are counted.",
+        _holds,
     )
-    found += [
-        Obligation(
-            _EDGE,
-            "A chunk of whole blocks starts on a block edge.",
-            _on_edge,
-            (Mutant("any", "So does any other chunk.", partial(_on_edge, whole=False)),),
-            Products,
-        ),
-        *(
-            Obligation(
-                case_name("blocks_at_once", kind),
-                "A step reads and writes no more blocks than the bound says.",
-                partial(_at_once, kind=kind),
-                (
-                    Mutant(
-                        "one_fewer",
-                        "One block fewer is enough.",
-                        partial(_at_once, kind=kind, slip=1, tight=kind is SLIDING),
-                    ),
-                ),
-                rests_on=(_EDGE,) if kind is CHUNKED else (),
-            )
-            for kind in _KINDS
-        ),
-        Obligation(
-            "states_at_once",
-            "A step holds no more states than the bound says: the one that it starts from, the "
-            "one that it ends in, those of drafts and those that it exports.",
-            _states,
-            (Mutant("one_fewer", "It holds one fewer.", partial(_states, slip=1)),),
-        ),
-    ]
-    found += [
-        Obligation(
-            "reserved_blocks_are_left",
-            "When the blocks that a request needs are taken, those that are reserved are left.",
-            _leaves_reserved,
-            (Mutant("one_more", "One more is left.", partial(_leaves_reserved, more=1)),),
-        ),
-        Obligation(
-            "promise_is_kept",
-            "A request for which the most blocks that a step needs were free gets those of each "
-            "step, if no other request takes any and it gives up what is no longer read.",
-            _promise,
-            (
-                Mutant(
-                    "others_take_blocks",
-                    "It gets them though another request has taken a block.",
-                    partial(_promise, others=True),
-                ),
-                Mutant(
-                    "nothing_is_given_up",
-                    "It gets them though it keeps what is no longer read.",
-                    partial(_promise, gives_up=False),
-                ),
-                Mutant(
-                    "any_step",
-                    "It gets those of a step that needs more than it was admitted with.",
-                    partial(_promise, within=False),
-                ),
+    yield Obligation(
+        _EDGE,
+        "A chunk of whole blocks starts on a block edge.",
+        _on_edge,
+        (Mutant("any", "So does any other chunk.", partial(_on_edge, whole=False)),),
+        Products,
+    )
+    for kind in _KINDS:
+        fewer = Mutant(
+            "one_fewer", "One block fewer is enough.", partial(_at_once, kind=kind, fewer=1)
+        )
+        yield Obligation(
+            case_name("blocks_at_once", kind),
+            "A step reads and writes no more blocks than the bound says.",
+            partial(_at_once, kind=kind),
+            (fewer,) if kind is SLIDING else (),
+            rests_on=(_EDGE,) if kind is CHUNKED else (),
+        )
+    yield Obligation(
+        "states_at_once",
+        "A step holds no more states than the bound says: the one that it starts from, the "
+        "one that it ends in, those of drafts and those that it exports.",
+        _states,
+    )
+    yield Obligation(
+        "reserved_blocks_are_left",
+        "When the blocks that a request needs are taken, those that are reserved are left.",
+        _leaves_reserved,
+    )
+    yield Obligation(
+        "promise_is_kept",
+        "A request for which the most blocks that a step needs were free gets those of each "
+        "step, if no other request takes any and it gives up what is no longer read.",
+        _promise,
+        (
+            Mutant(
+                "nothing_is_given_up",
+                "It gets them though it keeps what is no longer read.",
+                partial(_promise, gives_up=False),
             ),
         ),
-        Obligation(
-            "one_answer_is_right",
-            "A manager can always answer rightly: where it must not grant, it may refuse, and "
-            "where it must not refuse, it may grant.",
-            _some_answer,
-            (
-                Mutant(
-                    "any_bounds",
-                    "So it can when the least that anybody needs is more than the most.",
-                    partial(_some_answer, in_order=False),
-                ),
-            ),
-        ),
-    ]
-    return tuple(found)
+    )
+    yield Obligation(
+        "one_answer_is_right",
+        "A manager can always answer rightly: where it must not grant, it may refuse, and "
+        "where it must not refuse, it may grant.",
+        _some_answer,
+    )
 
 
-OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
-    "admitted_request_gets_its_blocks": _obligations()
-}
+OBLIGATIONS = {"admitted_request_gets_its_blocks": tuple(_obligations())}
 """The obligations of the claim on admission."""
