@@ -48,36 +48,38 @@ def _common_edges(at: Interpretation) -> tuple[Callable[[Term], Formula], Term, 
     return edges, alignment, ((_SOME_ALIGNMENT, 1 <= alignment),)
 
 
-def _common_edge_is_a_boundary(at: Interpretation, least: bool = True) -> Statement:
+def _common_edge_is_a_boundary(at: Interpretation) -> Statement:
     length = at.integer("length")
     edges, alignment, hypotheses = _common_edges(at)
     left_over = length - length // alignment * alignment
-    hypotheses += (
-        ("the length is a block edge in every group", edges(length)),
-        ("so is what alignments leave over of it: see the differences", edges(left_over)),
-    )
-    if least:
-        smaller = edges(left_over) & (1 <= left_over)
-        hypotheses += (
+    smaller = edges(left_over) & (1 <= left_over)
+    return Statement(
+        (
+            *hypotheses,
+            ("the length is a block edge in every group", edges(length)),
+            ("so is what alignments leave over of it: see the differences", edges(left_over)),
             (
                 "the alignment is the least positive one: no other is, what is left over included",
                 implies(smaller, alignment <= left_over),
             ),
-        )
-    return Statement(hypotheses, is_multiple(length, alignment))
+        ),
+        is_multiple(length, alignment),
+    )
 
 
-def _least_is_one(at: Interpretation, both: bool = True) -> Statement:
+def _least_is_one(at: Interpretation) -> Statement:
     edges, alignment, hypotheses = _common_edges(at)
     other = at.integer("other")
-    hypotheses += (
-        ("the other is at least one token", 1 <= other),
-        ("both are block edges in every group", edges(alignment) & edges(other)),
-        ("no positive one is less than the one", implies(edges(other), alignment <= other)),
+    return Statement(
+        (
+            *hypotheses,
+            ("the other is at least one token", 1 <= other),
+            ("both are block edges in every group", edges(alignment) & edges(other)),
+            ("no positive one is less than the one", implies(edges(other), alignment <= other)),
+            ("nor than the other", implies(edges(alignment), other <= alignment)),
+        ),
+        alignment == other,
     )
-    if both:
-        hypotheses += (("nor than the other", implies(edges(alignment), other <= alignment)),)
-    return Statement(hypotheses, alignment == other)
 
 
 def _segment_blocks(at: Interpretation, slip: int = 0) -> Statement:
@@ -90,14 +92,14 @@ def _segment_blocks(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
-def _alignment_off_the_edges(at: Interpretation, between: bool = True) -> Statement:
+def _alignment_off_the_edges(at: Interpretation) -> Statement:
     block, block_size, alignment = (at.integer(n) for n in ("block", "block_size", "alignment"))
     starts, ends = block * block_size, (block + 1) * block_size
-    after = starts < alignment if between else starts <= alignment
+    between = (starts < alignment) & (alignment < ends)
     return Statement(
         (
             (_SOME_BLOCK, 1 <= block_size),
-            ("the length lies between two block edges", after & (alignment < ends)),
+            ("the length lies between two block edges", between),
         ),
         not_(is_multiple(alignment, block_size)),
     )
@@ -114,14 +116,12 @@ def _length_in_blocks(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
-def _conditions_in_tokens(
-    at: Interpretation, kind: GroupKind, any_group: AnyGroup, slip: int = 0
-) -> Statement:
+def _conditions_in_tokens(at: Interpretation, kind: GroupKind, any_group: AnyGroup) -> Statement:
     lookahead, block_size = at.integer("lookahead"), at.integer("block_size")
     group, sizes = any_group(at, kind, lookahead)
     given, horizon = at.integer("given"), at.integer("horizon")
     found, other = at.integer("boundary"), at.integer("other")
-    cap_blocks = whole_blocks(given, block_size) + slip
+    cap_blocks = whole_blocks(given, block_size)
 
     def valid(boundary: Term) -> Formula:
         blocks = whole_blocks(horizon, block_size)
@@ -174,25 +174,11 @@ def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obl
         "A length that is a block edge in every group is a multiple of their least positive one, "
         "the alignment.",
         _common_edge_is_a_boundary,
-        (
-            Mutant(
-                "not_the_least",
-                "It is a multiple of each of them.",
-                partial(_common_edge_is_a_boundary, least=False),
-            ),
-        ),
     )
     yield Obligation(
         "alignment_is_one",
         "Two lengths that are both the least positive block edge in every group are the same.",
         _least_is_one,
-        (
-            Mutant(
-                "one_is_least",
-                "So are two such edges one of which is the least.",
-                partial(_least_is_one, both=False),
-            ),
-        ),
     )
     yield Obligation(
         "segment_is_the_alignment_in_blocks",
@@ -204,13 +190,6 @@ def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obl
         "alignment_off_the_block_edges_is_refused",
         "A length between two block edges is no multiple of the block size.",
         _alignment_off_the_edges,
-        (
-            Mutant(
-                "on_the_edge",
-                "Nor is one on the edge.",
-                partial(_alignment_off_the_edges, between=False),
-            ),
-        ),
     )
     yield Obligation(
         "boundary_in_tokens_is_one_in_blocks",
@@ -220,18 +199,10 @@ def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obl
         (Mutant("one_token_more", "So does a token more.", partial(_length_in_blocks, slip=1)),),
     )
     for kind in kinds:
-        state = partial(_conditions_in_tokens, kind=kind, any_group=any_group)
         yield Obligation(
             f"lookup_in_blocks_is_longest_in_tokens[{kind}]",
             "A group's lookup in blocks, given a candidate and a horizon rounded down to blocks, "
             "returns no negative length, none above the candidate and none below a hit that is "
             "valid in tokens: what the common hit of several groups asks of it.",
-            state,
-            (
-                Mutant(
-                    "one_block_more",
-                    "So it does given one block more than the candidate holds.",
-                    partial(state, slip=1),
-                ),
-            ),
+            partial(_conditions_in_tokens, kind=kind, any_group=any_group),
         )
