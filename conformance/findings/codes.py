@@ -1,34 +1,59 @@
 """The codes of divergences: what a finding is a case of, stable over releases of hitproof.
 
-Each code has one `Meaning`, in `hit_codes`, `registration_codes`, `content_codes`, `pool_codes`,
-`scheduler_codes` or `tier_codes`.
-The sentence that is shown of a divergence is made here, from its code and its parameters.
+Each code has one `Meaning`, a row of ``codes.toml``. The sentence that is shown of a divergence is
+made here, from its code and its parameters.
 """
 
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
-from hitproof.conformance.findings import (
-    content_codes,
-    hit_codes,
-    pool_codes,
-    registration_codes,
-    scheduler_codes,
-    tier_codes,
-)
-from hitproof.conformance.findings.meaning import Code, Meaning
+from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
+from hitproof.conformance.findings.rules import Rule
 from hitproof.spec.claims import CLAIMS, Divergence
 
-MEANINGS: Mapping[Code, Meaning] = {
-    **hit_codes.MEANINGS,
-    **registration_codes.MEANINGS,
-    **content_codes.MEANINGS,
-    **pool_codes.MEANINGS,
-    **scheduler_codes.MEANINGS,
-    **tier_codes.MEANINGS,
-}
+_RULE = Parameter(
+    "rule",
+    "the rule that they break",
+    {each.parameter: f"; the rule is that {each}" for each in Rule},
+    claims={each.parameter: each.sanity_rule for each in Rule},
+)
+
+
+def _meanings() -> Iterator[tuple[Code, Meaning]]:
+    rows = tomllib.loads((Path(__file__).parent / "codes.toml").read_text(encoding="utf-8"))
+    texts, shared = rows.pop("texts"), rows.pop("parameters")
+    known = {name: Parameter(**each) for name, each in shared.items()} | {"planning": _RULE}
+
+    def text(written: str) -> str:
+        return texts[written[1:]] if written.startswith("$") else written
+
+    for name, row in rows.items():
+        parameters = tuple(
+            known[each[1:]] if isinstance(each, str) else Parameter(key, **each)
+            for key, each in row.get("parameters", {}).items()
+        )
+        claims = tuple(row["claims"])
+        if claims == ("$planning",):
+            claims = tuple(each.sanity_rule for each in Rule)
+        yield (
+            Code(name),
+            Meaning(
+                row["sentence"],
+                text(row["means"]),
+                text(row["effect"]),
+                claims,
+                tuple(map(Divergence, row["classes"])),
+                parameters,
+                row.get("any_claim", False),
+            ),
+        )
+
+
+MEANINGS: Mapping[Code, Meaning] = dict(_meanings())
 """What each code means."""
 
 
