@@ -36,20 +36,20 @@ def _unit(at: Interpretation) -> tuple[Term, Term, Callable[..., Formula], Hypot
         ("the block holds the unit", holds_token(block, unit, units)),
     )
 
-    def vouches(kind: GroupKind, entry: Term, slip: int = 0) -> Formula:
+    def vouches(kind: GroupKind, entry: Term) -> Formula:
         if kind is MAMBA:
-            return entry == unit + slip
-        return (unit + slip <= entry) & holds_token(block, entry, units)
+            return entry == unit
+        return (unit <= entry) & holds_token(block, entry, units)
 
     return unit, units, vouches, hypotheses
 
 
-def _no_entry_no_hold(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+def _no_entry_no_hold(at: Interpretation, kind: GroupKind) -> Statement:
     unit, units, vouches, hypotheses = _unit(at)
     reach, entries = at.integer("horizon"), at.block_set("entries")
 
     def is_absent(entry: Term) -> Formula:
-        return implies(vouches(kind, entry, slip), not_(entries(entry)))
+        return implies(vouches(kind, entry), not_(entries(entry)))
 
     return Statement(
         (*hypotheses, ("no entry vouches for it", for_all(0, reach, is_absent))),
@@ -57,13 +57,13 @@ def _no_entry_no_hold(at: Interpretation, kind: GroupKind, slip: int = 0) -> Sta
     )
 
 
-def _entry_holds(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+def _entry_holds(at: Interpretation, kind: GroupKind) -> Statement:
     unit, units, vouches, hypotheses = _unit(at)
     reach, entries, entry = at.integer("horizon"), at.block_set("entries"), at.integer("entry")
     return Statement(
         (
             *hypotheses,
-            ("the entry vouches for the unit", vouches(kind, entry, slip)),
+            ("the entry vouches for the unit", vouches(kind, entry)),
             ("it is cached", entries(entry)),
             ("the lookup may peek as far", entry < reach),
         ),
@@ -71,13 +71,10 @@ def _entry_holds(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statemen
     )
 
 
-def _more_entries_hold(
-    at: Interpretation, kind: GroupKind, turned_round: bool = False
-) -> Statement:
+def _more_entries_hold(at: Interpretation, kind: GroupKind) -> Statement:
     unit, units, _, hypotheses = _unit(at)
     reach, entries, more = at.integer("horizon"), at.block_set("entries"), at.block_set("more")
-    fewer, greater = (more, entries) if turned_round else (entries, more)
-    grows = for_all(0, reach, lambda entry: implies(fewer(entry), greater(entry)))
+    grows = for_all(0, reach, lambda entry: implies(entries(entry), more(entry)))
     return Statement(
         (
             *hypotheses,
@@ -89,14 +86,15 @@ def _more_entries_hold(
 
 
 def _hit_has_its_entry(
-    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+    at: Interpretation, kind: GroupKind, lookahead: int, shorter: int = 0
 ) -> Statement:
+    """``shorter``: the hit ends so many hash units before the end of its last one."""
     unit, units, vouches, hypotheses = _unit(at)
     entries, held = at.block_set("entries"), at.block_set("held")
     cap, horizon = at.integer("cap"), at.integer("horizon")
     group = BlockGeometry(kind, 1, 0, lookahead)
     reach = fine.peek(Group(kind, 1, eagle=bool(lookahead)), cap, horizon)
-    length = unit + 1 - slip
+    length = unit + 1 - shorter
 
     def is_absent(entry: Term) -> Formula:
         return implies(vouches(kind, entry), not_(entries(entry)))
@@ -124,37 +122,16 @@ def _vouched_for() -> Iterable[Obligation]:
             case_name("held_unit_has_an_entry", kind),
             f"A hash unit is held only when an entry {which} is cached.",
             partial(_no_entry_no_hold, kind=kind),
-            (
-                Mutant(
-                    "entry_past_it",
-                    "It is held only when an entry past its end is.",
-                    partial(_no_entry_no_hold, kind=kind, slip=1),
-                ),
-            ),
         )
         yield Obligation(
             case_name("entry_holds_its_unit", kind),
             f"A cached entry {which} holds the hash unit, if the lookup may peek as far.",
             partial(_entry_holds, kind=kind),
-            (
-                Mutant(
-                    "entry_before_it",
-                    "So does an entry one hash unit before that.",
-                    partial(_entry_holds, kind=kind, slip=-1),
-                ),
-            ),
         )
         yield Obligation(
             case_name("more_entries_hold_as_much", kind),
             "A hash unit stays held when more entries are cached.",
             partial(_more_entries_hold, kind=kind),
-            (
-                Mutant(
-                    "fewer_entries",
-                    "It stays held when fewer are.",
-                    partial(_more_entries_hold, kind=kind, turned_round=True),
-                ),
-            ),
         )
     for kind, lookahead in _FINE_CASES:
         what = "an entry of its last block at or past its end"
@@ -168,7 +145,7 @@ def _vouched_for() -> Iterable[Obligation]:
                 Mutant(
                     "one_unit_further",
                     "Only when an entry is cached that vouches for the hash unit past it.",
-                    partial(state, slip=1 + lookahead),
+                    partial(state, shorter=1 + lookahead),
                 ),
             ),
         )
@@ -179,45 +156,37 @@ def _vouched_for() -> Iterable[Obligation]:
 
 def _both_views(
     at: Interpretation, kind: GroupKind, lookahead: int
-) -> tuple[BlockGeometry, BlockGeometry, Term, Term]:
-    """A group in blocks and in hash units, with a boundary in each."""
-    units = at.integer("units")
-    blocks = BlockGeometry(kind, 1, 0, lookahead)
-    in_units = BlockGeometry(kind, 1, 0, lookahead)
-    boundary = at.integer("boundary")
+) -> tuple[BlockGeometry, Term, Term]:
+    """A group, in blocks or in hash units, with a boundary in each."""
+    units, boundary = at.integer("units"), at.integer("boundary")
     (boundary - 1) * units  # named, so that the axioms of products speak of it
-    return blocks, in_units, boundary, boundary * units
+    return BlockGeometry(kind, 1, 0, lookahead), boundary, boundary * units
 
 
-def _asks_for_no_other_block(
-    at: Interpretation, kind: GroupKind, lookahead: int, inside: int = 0
-) -> Statement:
+def _asks_for_no_other_block(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     unit, units = at.integer("unit"), at.integer("units")
-    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    required = hits.in_required_run(in_units, unit, length + inside)
+    group, boundary, length = _both_views(at, kind, lookahead)
+    required = hits.in_required_run(group, unit, length)
     return Statement(
         (
             ("a block is at least one hash unit", 1 <= units),
             ("the hit is not empty", 1 <= boundary),
             ("the unit is required for the fine-grained hit", required),
         ),
-        hits.in_required_run(blocks, fine.block_of(unit, units), boundary),
+        hits.in_required_run(group, fine.block_of(unit, units), boundary),
     )
 
 
-def _asks_for_each_block(
-    at: Interpretation, kind: GroupKind, lookahead: int, asked_kind: GroupKind
-) -> Statement:
+def _asks_for_each_block(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     block, units = at.integer("block"), at.integer("units")
-    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    proof = fine.witness_unit(asked_kind, block, units)
+    group, boundary, length = _both_views(at, kind, lookahead)
     return Statement(
         (
             ("a block is at least one hash unit", 1 <= units),
             ("the hit is not empty", 1 <= boundary),
-            ("the block is required", hits.in_required_run(blocks, block, boundary)),
+            ("the block is required", hits.in_required_run(group, block, boundary)),
         ),
-        hits.in_required_run(in_units, proof, length),
+        hits.in_required_run(group, fine.witness_unit(kind, block, units), length),
     )
 
 
@@ -225,22 +194,11 @@ def _peeks_no_further(
     at: Interpretation, kind: GroupKind, lookahead: int, converse: bool = False
 ) -> Statement:
     units = at.integer("units")
-    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    in_blocks, fine_end = hits.run_end(blocks, boundary), hits.run_end(in_units, length)
-    aligned_end = in_blocks * units
+    group, boundary, length = _both_views(at, kind, lookahead)
+    fine_end, aligned_end = hits.run_end(group, length), hits.run_end(group, boundary) * units
     return Statement(
         (("a block is at least one hash unit", 1 <= units), ("a hit", 0 <= boundary)),
         aligned_end <= fine_end if converse else fine_end <= aligned_end,
-    )
-
-
-def _asks_past(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
-    units = at.integer("units")
-    _, in_units, boundary, length = _both_views(at, kind, lookahead)
-    proof = fine.witness_unit(kind, boundary, units)
-    return Statement(
-        (("a block is at least one hash unit", 1 <= units), ("a hit", 1 <= boundary)),
-        hits.in_required_run(in_units, proof, length),
     )
 
 
@@ -253,48 +211,20 @@ def _on_block_edges() -> Iterable[Obligation]:
             "Each hash unit that a fine-grained hit on a block edge requires lies in a block that "
             "the aligned hit requires. So an aligned hit is a fine-grained one.",
             partial(_asks_for_no_other_block, **case),
-            (
-                Mutant(
-                    "inside_a_block",
-                    "So it is when the hit ends one hash unit past the edge.",
-                    partial(_asks_for_no_other_block, **case, inside=1),
-                ),
-            ),
         )
-        other = MAMBA if kind is FULL else FULL
         yield Obligation(
             case_name("fine_hit_on_a_block_edge_asks_for_each_block", kind, lookahead),
             "Of each block that an aligned hit requires, a fine-grained hit on the same block edge "
             "asks for a hash unit. So where only whole blocks are entered it is an aligned one.",
-            partial(_asks_for_each_block, **case, asked_kind=kind),
-            (
-                Mutant(
-                    "unit_of_another_kind",
-                    "It asks for the unit that another kind is asked for.",
-                    partial(_asks_for_each_block, **case, asked_kind=other),
-                ),
-            )
-            if kind is MAMBA or lookahead
-            else (
-                Mutant(
-                    "unit_of_the_block_past_it",
-                    "It asks for a unit of the lookahead block, too.",
-                    partial(_asks_past, **case),
-                ),
-            ),
+            partial(_asks_for_each_block, **case),
         )
         if lookahead:
+            as_far = partial(_peeks_no_further, **case, converse=True)
             yield Obligation(
                 case_name("fine_hit_peeks_no_further", kind, lookahead),
                 "On a block edge a fine-grained hit peeks no further than the aligned one.",
                 partial(_peeks_no_further, **case),
-                (
-                    Mutant(
-                        "as_far",
-                        "It peeks as far.",
-                        partial(_peeks_no_further, **case, converse=True),
-                    ),
-                ),
+                (Mutant("as_far", "It peeks as far.", as_far),),
             )
 
 
@@ -302,12 +232,12 @@ def _on_block_edges() -> Iterable[Obligation]:
 
 
 def _tail(
-    at: Interpretation, tail: FineTail, policy: LookaheadHorizon, slip: int = 0
+    at: Interpretation, tail: FineTail, policy: LookaheadHorizon
 ) -> tuple[Term, Term, Term, Term, Hypotheses]:
     """Any prompt and the hit that its end is kept for."""
     prompt, lookahead = at.integer("prompt"), at.integer("lookahead_tokens")
     size, covered = at.integer("hash_block_size"), at.integer("hash_lookahead_tokens")
-    kept = fine.tail_boundary(tail, policy, prompt, lookahead + slip, size, covered)
+    kept = fine.tail_boundary(tail, policy, prompt, lookahead, size, covered)
     return (
         kept,
         prompt,
@@ -322,10 +252,8 @@ def _tail(
     )
 
 
-def _tail_is_the_longest(
-    at: Interpretation, tail: FineTail, policy: LookaheadHorizon, slip: int = 0
-) -> Statement:
-    kept, prompt, lookahead, size, hypotheses = _tail(at, tail, policy, slip)
+def _tail_is_the_longest(at: Interpretation, tail: FineTail, policy: LookaheadHorizon) -> Statement:
+    kept, prompt, lookahead, size, hypotheses = _tail(at, tail, policy)
     length, covered = at.integer("length"), at.integer("hash_lookahead_tokens")
     resent = tail is FineTail.RESEND
     cap = prompt - 1 if resent else prompt
@@ -356,33 +284,20 @@ def tails() -> Iterable[Obligation]:
     capped, hashed = LookaheadHorizon.CAPPED, LookaheadHorizon.HASHED
     tails = ((FineTail.EXTENSION, hashed), (FineTail.RESEND, capped), (FineTail.RESEND, hashed))
     for tail, policy in tails:
-        state = partial(_tail_is_the_longest, tail=tail, policy=policy)
         yield Obligation(
             f"tail_is_the_longest_hit[{tail}, {policy}]",
             f"No hit of {'a resend' if tail is FineTail.RESEND else 'an extension'} that ends on a "
             "hash block is longer than the one that the end of the prompt is kept for.",
-            state,
-            (
-                Mutant(
-                    "lookahead_too_long",
-                    "Nor than that of a longer lookahead.",
-                    partial(state, slip=1),
-                ),
-            ),
+            partial(_tail_is_the_longest, tail=tail, policy=policy),
         )
     for policy in (capped, hashed):
+        as_long = partial(_extension_goes_on, policy=policy, converse=True)
         yield Obligation(
             f"extension_goes_on_from_the_tail_of_a_resend[{policy}]",
             "What is kept for a resend is no longer than what is kept for an extension, so that an "
             "extension can go on from it.",
             partial(_extension_goes_on, policy=policy),
-            (
-                Mutant(
-                    "as_long",
-                    "It is as long.",
-                    partial(_extension_goes_on, policy=policy, converse=True),
-                ),
-            ),
+            (Mutant("as_long", "It is as long.", as_long),),
         )
 
 
