@@ -6,17 +6,9 @@
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import pairwise
 
-from hitproof.proofs.cases import (
-    CASES,
-    FULL,
-    KINDS,
-    MAMBA,
-    SLIDING,
-    any_group,
-    case_name,
-    lookaheads,
-)
+from hitproof.proofs.cases import CASES, FULL, any_group, case_name, lookaheads
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Mutant, Obligation, Statement
 from hitproof.spec import hits, retention
@@ -25,6 +17,7 @@ from hitproof.spec.releases import sequential
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.terms import Term, is_multiple, not_
 
+_LOOKING_AHEAD = tuple((kind, n) for kind, n in CASES if n)
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
 
 # --- how far lookups peek ------------------------------------------------------------------
@@ -35,7 +28,6 @@ def _longer_horizon_keeps_hits(
     kind: GroupKind,
     lookahead: int,
     policies: tuple[LookaheadHorizon, LookaheadHorizon],
-    converse: bool = False,
 ) -> Statement:
     group, sizes = any_group(at, kind, lookahead)
     boundary, candidate = at.integer("boundary"), at.integer("candidate")
@@ -51,40 +43,30 @@ def _longer_horizon_keeps_hits(
         )
         for policy in policies
     )
-    premise, conclusion = (longer, shorter) if converse else (shorter, longer)
     return Statement(
         (
             *sizes,
             ("a block holds at least one token", 1 <= block_size),
             ("the hit is not empty", 1 <= boundary),
             ("the candidate is within the cap", candidate <= num_tokens - 1),
-            ("the hit may be served", premise),
+            ("the hit may be served", shorter),
         ),
-        conclusion,
+        longer,
     )
 
 
 def _horizons() -> Iterable[Obligation]:
-    candidate, capped, hashed = LookaheadHorizon
-    for policies in ((candidate, capped), (capped, hashed)):
-        shorter, longer = policies
-        for kind, lookahead in CASES:
-            if not lookahead:
-                continue
-            state = partial(
-                _longer_horizon_keeps_hits, kind=kind, lookahead=lookahead, policies=policies
-            )
+    for shorter, longer in pairwise(LookaheadHorizon):
+        for kind, lookahead in _LOOKING_AHEAD:
             yield Obligation(
                 f"hit_stays_valid_with_a_longer_horizon[{kind}, {shorter} to {longer}]",
                 f"A hit that a group may serve with the lookahead horizon {shorter} it may serve "
                 f"with {longer}, too.",
-                state,
-                (
-                    Mutant(
-                        "shorter_horizon",
-                        "So it may the other way round.",
-                        partial(state, converse=True),
-                    ),
+                partial(
+                    _longer_horizon_keeps_hits,
+                    kind=kind,
+                    lookahead=lookahead,
+                    policies=(shorter, longer),
                 ),
             )
 
@@ -99,30 +81,26 @@ def _no_full_candidate(at: Interpretation, kind: GroupKind, lookahead: int) -> S
     return Statement((*sizes, ("the candidate is not empty", 1 <= candidate)), not_(served))
 
 
-def _only_loses(
-    at: Interpretation, kind: GroupKind, lookahead: int, converse: bool = False
-) -> Statement:
+def _only_loses(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     group, sizes = any_group(at, kind, lookahead)
     boundary, candidate = at.integer("boundary"), at.integer("candidate")
     cap = at.integer("cap")
     cached = at.block_set("cached")
     in_sequence = sequential.valid_without_margin(group, boundary, candidate, cached)
-    with_margin = hits.valid_boundary(group, boundary, cap, cap, cached)
-    premise, conclusion = (with_margin, in_sequence) if converse else (in_sequence, with_margin)
     return Statement(
         (
             *sizes,
             ("the hit is not empty", 1 <= boundary),
             ("and no longer than the candidate", boundary <= candidate),
             ("the candidate is within the cap", candidate <= cap),
-            ("the hit may be served", premise),
+            ("the hit may be served", in_sequence),
         ),
-        conclusion,
+        hits.valid_boundary(group, boundary, cap, cap, cached),
     )
 
 
-def _stays_valid(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
-    group, sizes = any_group(at, kind, lookahead)
+def _stays_valid(at: Interpretation, lookahead: int) -> Statement:
+    group, sizes = any_group(at, FULL, lookahead)
     boundary, shorter, candidate = (at.integer(n) for n in ("boundary", "shorter", "candidate"))
     valid = partial(
         sequential.valid_without_margin,
@@ -141,14 +119,14 @@ def _stays_valid(at: Interpretation, kind: GroupKind, lookahead: int) -> Stateme
     )
 
 
-def _turn_costs(at: Interpretation, least: int = 1) -> Statement:
+def _turn_costs(at: Interpretation) -> Statement:
     lookahead, alignment = at.integer("lookahead_tokens"), at.integer("alignment")
     count = at.integer("count")
     left = (count * alignment - lookahead) // alignment * alignment
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
-            ("the group looks ahead", least <= lookahead),
+            ("the group looks ahead", 1 <= lookahead),
             ("by one of its blocks, which is no longer than the alignment", lookahead <= alignment),
         ),
         left == (count - 1) * alignment,
@@ -158,73 +136,42 @@ def _turn_costs(at: Interpretation, least: int = 1) -> Statement:
 def no_margin() -> Iterable[Obligation]:
     """What a longer horizon changes, and what holds when the candidate is the horizon."""
     yield from _horizons()
-    looking_ahead = [(kind, n) for kind in KINDS for n in lookaheads(kind) if n]
-    for kind, lookahead in looking_ahead:
+    for kind, lookahead in _LOOKING_AHEAD:
         yield Obligation(
             case_name("no_candidate_survives_a_turn", kind),
             "Without a margin a group that looks ahead never serves the whole candidate. So turns "
             "that are repeated until nothing shrinks leave no hit.",
             partial(_no_full_candidate, kind=kind, lookahead=lookahead),
-            (
-                Mutant(
-                    "no_lookahead",
-                    "Nor does a group that does not look ahead.",
-                    partial(_no_full_candidate, kind=kind, lookahead=0),
-                ),
-            ),
         )
-    for kind, lookahead in looking_ahead:
-        state = partial(_only_loses, kind=kind, lookahead=lookahead)
+    for kind, lookahead in _LOOKING_AHEAD:
         yield Obligation(
             case_name("no_margin_only_loses_hits", kind),
             "What a group may serve without a margin it may serve when the horizon stays at the "
             "cap. So nothing unsound is served.",
-            state,
-            (
-                Mutant(
-                    "loses_none",
-                    "What it may serve when the horizon stays, it may serve without a margin.",
-                    partial(state, converse=True),
-                ),
-            ),
+            partial(_only_loses, kind=kind, lookahead=lookahead),
         )
     for lookahead in lookaheads(FULL):
         yield Obligation(
             case_name("full_attention_serves_what_later_turns_leave", FULL, lookahead),
             "A hit that full attention may serve in its turn it may also serve when a later group "
             "shortens it. So one turn each of it and of one other group ends at a valid hit.",
-            partial(_stays_valid, kind=FULL, lookahead=lookahead),
-            tuple(
-                Mutant(
-                    f"{kind}_first",
-                    "So may a group of another kind that has its turn first.",
-                    partial(_stays_valid, kind=kind, lookahead=0),
-                )
-                for kind in (SLIDING, MAMBA)
-            ),
+            partial(_stays_valid, lookahead=lookahead),
         )
     yield Obligation(
         "a_turn_costs_one_alignment",
         "When everything is cached, a turn of a group that looks ahead makes a candidate that is "
         "a boundary shorter by one alignment, no more and no less.",
         _turn_costs,
-        (
-            Mutant(
-                "no_lookahead",
-                "So does the turn of one that does not look ahead.",
-                partial(_turn_costs, least=0),
-            ),
-        ),
     )
 
 
 # --- retention_keeps_junctions -------------------------------------------------------------
 
 
-def _no_sibling_hits_more(at: Interpretation, slip: int = 0) -> Statement:
+def _no_sibling_hits_more(at: Interpretation) -> Statement:
     length, alignment = at.integer("length"), at.integer("alignment")
     shared, lookahead = at.integer("shared"), at.integer("lookahead_tokens")
-    junction = retention.junction_boundary(shared, lookahead + slip, alignment)
+    junction = retention.junction_boundary(shared, lookahead, alignment)
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
@@ -237,10 +184,11 @@ def _no_sibling_hits_more(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
-def _junction_is_shared(at: Interpretation, slip: int = 0) -> Statement:
+def _junction_is_shared(at: Interpretation, shorter: int = 0) -> Statement:
+    """``shorter``: the junction is kept for a lookahead of so many tokens less."""
     alignment, shared = at.integer("alignment"), at.integer("shared")
     lookahead = at.integer("lookahead_tokens")
-    junction = retention.junction_boundary(shared, lookahead + slip, alignment)
+    junction = retention.junction_boundary(shared, lookahead - shorter, alignment)
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
@@ -274,13 +222,6 @@ def junctions() -> Iterable[Obligation]:
         "no_sibling_hits_past_the_junction",
         "No sibling hits more of a shared prefix than its junction.",
         _no_sibling_hits_more,
-        (
-            Mutant(
-                "lookahead_too_long",
-                "Nor more than the junction of a longer lookahead.",
-                partial(_no_sibling_hits_more, slip=1),
-            ),
-        ),
     )
     yield Obligation(
         "junction_is_within_the_shared_prefix",
@@ -290,7 +231,7 @@ def junctions() -> Iterable[Obligation]:
             Mutant(
                 "lookahead_too_short",
                 "So is that of a shorter lookahead.",
-                partial(_junction_is_shared, slip=-1),
+                partial(_junction_is_shared, shorter=1),
             ),
         ),
     )
