@@ -6,7 +6,6 @@ boundary more.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -40,7 +39,7 @@ def _promised(
 
 
 def _every_promised_run_is_kept(
-    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool, slip: int = 0
+    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool
 ) -> Statement:
     block, boundary = at.integer("block"), at.integer("boundary")
     group, (resend, *others), interval, hypotheses = _promised(at, kind, lookahead, siblings)
@@ -50,7 +49,6 @@ def _every_promised_run_is_kept(
     if interval is not None:
         promised |= boundary == at.integer("count") * interval
     required = hits.in_required_run(group, block, boundary)
-    masked = replace(group, lookahead=group.lookahead + slip)
     return Statement(
         (
             *hypotheses,
@@ -58,17 +56,17 @@ def _every_promised_run_is_kept(
             ("the hit is not empty", 1 <= boundary),
             ("the block is in its required run", required),
         ),
-        retention.in_retained_mask(masked, block, [resend, *others], interval),
+        retention.in_retained_mask(group, block, [resend, *others], interval),
     )
 
 
 def _no_kept_block_can_be_spared(
-    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool, slip: int = 0
+    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool
 ) -> Statement:
     block = at.integer("block")
     group, replays, interval, hypotheses = _promised(at, kind, lookahead, siblings)
-    masked, cached = replace(group, lookahead=group.lookahead + slip), at.block_set("cached")
-    kept = retention.in_retained_mask(masked, block, replays, interval)
+    cached = at.block_set("cached")
+    kept = retention.in_retained_mask(group, block, replays, interval)
 
     def loses(boundary: Term) -> Formula:
         without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block))
@@ -85,12 +83,10 @@ def _no_kept_block_can_be_spared(
     )
 
 
-def _retained_is_in_the_mask(
-    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
-) -> Statement:
+def _retained_is_in_the_mask(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     block = at.integer("block")
     group, interval, sizes = _with_interval(at, kind, lookahead)
-    replays = [at.integer(n) * group.segment + slip for n in ("resend", "extension")]
+    replays = [at.integer(n) * group.segment for n in ("resend", "extension")]
     sibling = retention.sibling_boundary(group, block, interval)
     in_segments = at.integer("sibling") * group.segment
     return Statement(
@@ -120,16 +116,14 @@ def _follow_up(
     return group, extension * group.segment, later * group.segment, hypotheses
 
 
-def _follow_up_run_is_spared(
-    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
-) -> Statement:
+def _follow_up_run_is_spared(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     block, computed, kept = at.integer("block"), at.integer("computed"), at.block_set("kept")
     group, extension, boundary, hypotheses = _follow_up(at, kind, lookahead)
     whole = hits.has_required_run(group, boundary, lambda i: kept(i) | (computed <= i))
     return Statement(
         (
             *hypotheses,
-            ("the hit is longer", at.integer("extension") + 1 - slip <= at.integer("boundary")),
+            ("the hit is longer", at.integer("extension") < at.integer("boundary")),
             ("its run is kept as far as it is computed", whole),
             ("the block is in its run", hits.in_required_run(group, block, boundary)),
         ),
@@ -138,13 +132,11 @@ def _follow_up_run_is_spared(
 
 
 def _follow_up_hits_what_is_spared(
-    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+    at: Interpretation, kind: GroupKind, lookahead: int
 ) -> Statement:
     block, computed, kept = at.integer("block"), at.integer("computed"), at.block_set("kept")
     group, extension, boundary, hypotheses = _follow_up(at, kind, lookahead)
-    seen = computed - slip
-    spared = retention.serves_follow_ups(group, block, boundary, extension, seen, kept)
-
+    spared = retention.serves_follow_ups(group, block, boundary, extension, computed, kept)
     hit = hits.has_required_run(group, boundary, lambda i: kept(i) | (computed <= i))
     needs = hits.in_required_run(group, block, boundary)
     return Statement(
@@ -153,44 +145,56 @@ def _follow_up_hits_what_is_spared(
 
 
 def _not_thinned_out(
-    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+    at: Interpretation, kind: GroupKind, lookahead: int, before: int = 0
 ) -> Statement:
+    """``before``: what is kept is the block so many before each one of the dense mask."""
     block = at.integer("block")
     group, replays, interval, hypotheses = _promised(at, kind, lookahead, True)
-    kept = retention.in_retained_mask(group, block + slip, replays, interval)
+    kept = retention.in_retained_mask(group, block - before, replays, interval)
     return Statement(hypotheses, kept == mask.in_mask(group, block))
 
 
+def _left(at: Interpretation, kind: GroupKind, lookahead: int, shorter: int = 0) -> Statement:
+    """Where a promised hit is lost, the one that is left is kept; no other kept one is longer."""
+    other = at.compared("other")
+    group, sizes = any_group(at, kind, lookahead)
+    promised, kept = at.integer("promised"), at.block_set("kept")
+    left = retention.hit_instead(group, promised, kept)
+    return Statement(
+        (
+            *sizes,
+            ("another hit is no longer than promised", (1 <= other) & (other <= promised)),
+            ("it is on a boundary", is_multiple(other, group.segment)),
+            ("its run is kept", hits.has_required_run(group, other, kept)),
+        ),
+        (other + shorter <= left)
+        & (left <= promised)
+        & is_multiple(left, group.segment)
+        & hits.has_required_run(group, left, kept),
+    )
+
+
 def _with_and_without(
-    what: str, state: Callable[..., Statement], siblings: Iterable[bool]
-) -> Iterable[tuple[str, partial[Statement]]]:
-    """Each case with and without an interval: its name and its statement."""
+    what: str, sentence: str, state: Callable[..., Statement], siblings: Iterable[bool]
+) -> Iterable[Obligation]:
+    """An obligation for each case, with and without an interval."""
     for (kind, lookahead), promised in product(_SPARSE, siblings):
         name = case_name(what, kind, lookahead)
         if promised:
             name = f"{name[:-1]}, with an interval]"
         case = partial(state, kind=kind, lookahead=lookahead, siblings=promised)
-        yield name, case
+        yield Obligation(name, sentence, case)
 
 
 def _run_is_kept(siblings: bool) -> Iterable[Obligation]:
-    for name, state in _with_and_without(
-        "every_promised_run_is_kept", _every_promised_run_is_kept, (siblings,)
-    ):
-        yield Obligation(
-            name,
-            "Each block in the required run of a promised boundary is kept, be it a resend's, an "
-            "extension's or a junction's"
-            + (", or one that falls on the interval." if siblings else "."),
-            state,
-            (
-                Mutant(
-                    "another_lookahead",
-                    "A mask with another lookahead keeps it, too.",
-                    partial(state, slip=-1),
-                ),
-            ),
-        )
+    yield from _with_and_without(
+        "every_promised_run_is_kept",
+        "Each block in the required run of a promised boundary is kept, be it a resend's, an "
+        "extension's or a junction's"
+        + (", or one that falls on the interval." if siblings else "."),
+        _every_promised_run_is_kept,
+        (siblings,),
+    )
 
 
 def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
@@ -208,7 +212,7 @@ def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
                 Mutant(
                     "block_before",
                     "It keeps just the block before each one of it.",
-                    partial(state, slip=-1),
+                    partial(state, before=1),
                 ),
             ),
         )
@@ -218,26 +222,6 @@ def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
 def _retention_keeps_siblings() -> Iterable[Obligation]:
     yield from promises.siblings()
     yield from _run_is_kept(siblings=True)
-
-
-def _left(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
-    """Where a promised hit is lost, the one that is left is kept; no other kept one is longer."""
-    other = at.compared("other")
-    group, sizes = any_group(at, kind, lookahead)
-    promised, kept = at.integer("promised"), at.block_set("kept")
-    left = retention.hit_instead(group, promised, kept)
-    return Statement(
-        (
-            *sizes,
-            ("another hit is no longer than promised", (1 <= other) & (other <= promised)),
-            ("it is on a boundary", is_multiple(other, group.segment)),
-            ("its run is kept", hits.has_required_run(group, other, kept)),
-        ),
-        (other + slip <= left)
-        & (left <= promised)
-        & is_multiple(left, group.segment)
-        & hits.has_required_run(group, left, kept),
-    )
 
 
 def _retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
@@ -251,80 +235,41 @@ def _retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
                 Mutant(
                     "longer",
                     "It is longer than each other one.",
-                    partial(_left, kind=kind, lookahead=lookahead, slip=1),
+                    partial(_left, kind=kind, lookahead=lookahead, shorter=1),
                 ),
             ),
         )
-    for name, state in _with_and_without(
-        "no_kept_block_can_be_spared", _no_kept_block_can_be_spared, (False, True)
-    ):
-        yield Obligation(
-            name,
-            "A kept block is in the required run of a promised boundary: whatever else is cached, "
-            "without it that hit is lost.",
-            state,
-            (
-                Mutant(
-                    "longer_lookahead",
-                    "So is one kept by a mask that looks further ahead.",
-                    partial(state, slip=1),
-                ),
-            ),
-        )
+    yield from _with_and_without(
+        "no_kept_block_can_be_spared",
+        "A kept block is in the required run of a promised boundary: whatever else is cached, "
+        "without it that hit is lost.",
+        _no_kept_block_can_be_spared,
+        (False, True),
+    )
     for kind, lookahead in _SPARSE:
-        within = partial(_retained_is_in_the_mask, kind=kind, lookahead=lookahead)
         yield Obligation(
             case_name("sparse_keeps_no_more_than_dense", kind, lookahead),
             "A block that sparse retention keeps is one that dense retention keeps.",
-            within,
-            (
-                Mutant(
-                    "off_the_boundaries",
-                    "So is one that it keeps for hits that end off the boundaries.",
-                    partial(within, slip=1),
-                ),
-            ),
+            partial(_retained_is_in_the_mask, kind=kind, lookahead=lookahead),
         )
-
-
-def _follow_ups() -> Iterable[Obligation]:
     for kind, lookahead in _SPARSE:
-        spared = partial(_follow_up_run_is_spared, kind=kind, lookahead=lookahead)
         yield Obligation(
             case_name("no_block_of_a_follow_up_is_waste", kind, lookahead),
             "If the run of a boundary past the extension's is kept as far as it is computed, each "
             "block in it may be kept.",
-            spared,
-            (
-                Mutant(
-                    "of_the_extension",
-                    "So may each in the run of the extension's boundary, for follow-up turns.",
-                    partial(spared, slip=1),
-                ),
-            ),
+            partial(_follow_up_run_is_spared, kind=kind, lookahead=lookahead),
         )
-        hit = partial(_follow_up_hits_what_is_spared, kind=kind, lookahead=lookahead)
         yield Obligation(
             case_name("a_follow_up_hits_what_is_spared", kind, lookahead),
             "A block that is kept for follow-up turns is needed for a hit past the extension's, "
             "which is there when the output has filled and registered the rest of its run.",
-            hit,
-            (
-                Mutant(
-                    "one_computed_is_not_kept",
-                    "It is there, too, where the last block that is computed is not kept.",
-                    partial(hit, slip=1),
-                ),
-            ),
+            partial(_follow_up_hits_what_is_spared, kind=kind, lookahead=lookahead),
         )
 
 
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
     "retention_keeps_resends_and_extensions": tuple(_retention_keeps_resends_and_extensions()),
     "retention_keeps_siblings": tuple(_retention_keeps_siblings()),
-    "retention_keeps_only_promised_blocks": (
-        *_retention_keeps_only_promised_blocks(),
-        *_follow_ups(),
-    ),
+    "retention_keeps_only_promised_blocks": tuple(_retention_keeps_only_promised_blocks()),
 }
 """The obligations of each claim on retention, by its name."""
