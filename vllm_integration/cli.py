@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from hitproof.vllm_integration.commands.branches import branches
+from hitproof.vllm_integration.commands.campaign import campaign
 from hitproof.vllm_integration.commands.check import check
 from hitproof.vllm_integration.commands.configs import configs
 from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
@@ -59,6 +60,7 @@ for command in (
     init_ledger,
     footprints,
     branches,
+    campaign,
 ):
     app.command(cls=ConfiguredCommand, epilog=EXIT_CODES)(spread(command))
 # What it does not know are vLLM's own arguments.

@@ -45,9 +45,11 @@ def history(seed: int | str, whole_blocks: bool = False) -> History:
     ``whole_blocks`` leaves out layouts with full-attention or Mamba blocks larger than hash
     blocks: there vLLM registers, from 0.26 on, and hits, with Mamba, the tails of prompts that
     end inside a block, on which the spec has no clause.
+
+    A seed ``7 as 3`` has the engine of ``3``, and requests and steps of its own.
     """
-    random = Random(f"hitproof {seed}")
-    engine = _engine(random, whole_blocks, Random(f"hitproof drafts {seed}"))
+    first, random = _split(seed, "hitproof")
+    engine = _engine(first, whole_blocks, Random(f"hitproof drafts {str(seed).split(' as ')[-1]}"))
     requests = _requests(random, engine)
     made = History(engine, requests, tuple(_steps(random, engine, requests)))
     return connected(seed, _in_flight(seed, _with_modules(seed, _with_hashes(seed, made))))
@@ -56,14 +58,21 @@ def history(seed: int | str, whole_blocks: bool = False) -> History:
 def fine_history(seed: int | str) -> History:
     """The history of a seed on an engine whose hits may end inside blocks.
 
-    No KV connector takes part: what one loads ends on block edges.
+    No KV connector takes part: what one loads ends on block edges. Seeds are as for `history`.
     """
-    random = Random(f"hitproof fine {seed}")
-    engine = _fine_engine(random)
+    first, random = _split(seed, "hitproof fine")
+    engine = _fine_engine(first)
     requests = _requests(random, engine)
     steps = tuple(_steps(random, engine, requests, may_load=False))
     made = History(engine, requests, steps)
     return _in_flight(seed, _with_modules(seed, _with_hashes(seed, made)))
+
+
+def _split(seed: int | str, what: str) -> tuple[Random, Random]:
+    """What the engine is drawn from, and then the rest."""
+    own, _, engine = str(seed).partition(" as ")
+    first = Random(f"{what} {engine or own}")
+    return first, Random(f"{what} {seed}") if engine else first
 
 
 def _loads(history: History) -> bool:

@@ -526,7 +526,13 @@ _LAYOUTS = FEATURES[:10]
 
 
 def features(seed: int | str) -> list[Feature]:
-    """The features of the scenario of a seed; that of its number comes first."""
+    """The features of the scenario of a seed; that of its number comes first.
+
+    A seed may name them: ``7 with drafts, stops``.
+    """
+    _, _, named = str(seed).partition(" with ")
+    if named:
+        return [each for each in FEATURES if each.name in named.split(", ")]
     random = Random(f"hitproof scenario {seed}")
     chosen = [FEATURES[int(str(seed).rpartition(":")[2]) % len(FEATURES)]]
     others = sorted(FEATURES, key=lambda each: random.random() ** (1 / each.share), reverse=True)
@@ -539,10 +545,15 @@ def features(seed: int | str) -> list[Feature]:
 
 def scenario(seed: int | str) -> SchedulerHistory:
     """The scenario of a seed."""
+    return with_features(seed)[0]
+
+
+def with_features(seed: int | str) -> tuple[SchedulerHistory, list[Feature]]:
+    """The scenario of a seed, and which features it has in the end."""
     chosen = features(seed)
     while True:
         try:
-            return _made(Random(f"hitproof scenario {seed} of {len(chosen)}"), chosen)
+            return _made(Random(f"hitproof scenario {seed} of {len(chosen)}"), chosen), chosen
         except HistoryError:
             chosen = chosen[:-1]
 

@@ -113,6 +113,31 @@ def progress(
 
 
 @contextmanager
+def jobs(
+    what: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[int, int, Mapping[str, int]], None]]:
+    """A bar of jobs; call it with what is done, the total, and what was seen, with numbers."""
+    with _bar(console, clock) as bar:
+        task = bar.add_task(f"{what}: start", total=None)
+        first: list[tuple[int, float]] = []
+
+        def show_done(done: int, total: int, seen: Mapping[str, int]) -> None:
+            first[1:] = [(done, clock())]
+            (before, began), (_, now) = first[0], first[-1]
+            rate = [f"{60 * (done - before) / (now - began):.1f} a minute"] if now > began else []
+            told = [f"{number} {each}" for each, number in sorted(seen.items())]
+            bar.update(
+                task,
+                description=f"{what}: {', '.join(rate + told)}",
+                completed=done,
+                total=total,
+                refresh=True,
+            )
+
+        yield show_done
+
+
+@contextmanager
 def phases(
     console: Console | None = None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[str, int, int], None]]:

@@ -52,12 +52,13 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
                           ``cannot``, the reason, and whether it ``crashed``.
 ``finding``               From a divergence to a finding: shrink it, show it on a whole
                           manager, write it as a test, in one go.
-``branches``              All branches of the target's managers, and which are in ``arcs``, by
-                          module (`vllm_integration.worker.branches`).
+``branches``              All branches of the target's managers, or of other ``modules``, and which
+                          are in ``arcs``, by module (`vllm_integration.worker.branches`).
 ``selftest`` and others   See `vllm_integration.worker.selftest`.
 ========================= ==============================================================
 
-A ``check`` or ``replay`` with ``branches`` gives ``arcs``, too: what ran of the target's managers.
+A ``check`` or ``replay`` with ``branches`` gives ``arcs``, too: what ran of the target's managers,
+or of the modules that it names.
 
 ``finding`` takes ``by``, which says where the divergence comes from and so what describes it:
 ``check`` (``evidence``), ``replay`` (``play``, ``signature``) or ``lockstep`` (``history``,

@@ -104,7 +104,7 @@ def known() -> Mapping[str, Content]:
     """The content of the releases."""
     read = json.loads(CONTENT.read_text("utf-8"))
     return {
-        release: {path: [read["units"][n] for n in _expanded(of)] for path, of in files.items()}
+        release: {path: [read["units"][n] for n in expanded(of)] for path, of in files.items()}
         for release, files in read["releases"].items()
     }
 
@@ -138,13 +138,13 @@ def to_json(releases: Mapping[str, Content]) -> str:
     written: dict[str, dict[str, str]] = {}
     for release in sorted(releases, key=Version):
         written[release] = {
-            path: _shortened([numbers.setdefault(unit, len(numbers)) for unit in units])
+            path: shortened([numbers.setdefault(unit, len(numbers)) for unit in units])
             for path, units in releases[release].items()
         }
     return json.dumps({"units": list(numbers), "releases": written}, indent=0) + "\n"
 
 
-def _shortened(numbers: Sequence[int]) -> str:
+def shortened(numbers: Sequence[int]) -> str:
     """Numbers as ranges: 3-5,9."""
     ranges: list[list[int]] = []
     for number in numbers:
@@ -155,7 +155,8 @@ def _shortened(numbers: Sequence[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def _expanded(text: str) -> Iterable[int]:
+def expanded(text: str) -> Iterable[int]:
+    """Inverse of `shortened`."""
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)

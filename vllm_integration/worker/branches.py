@@ -6,7 +6,7 @@ what runs while modules are imported runs in any case.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +24,7 @@ MODULES = (
     "single_type_kv_cache_manager",
     "block_pool",
 )
-"""The modules of ``vllm.v1.core`` whose branches are counted."""
+"""The modules of ``vllm.v1.core`` whose branches are counted, where others are not named."""
 
 _Operation = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]
 
@@ -34,13 +34,16 @@ def measured(
 ) -> dict[str, Any]:
     """The answer of an operation that judges, with the ``arcs`` that ran meanwhile, by module.
 
+    ``branches`` of the message names the modules, or is true for `MODULES`.
+
     Raises ImportError where there is no coverage.py.
     """
     # What the target is asked to find out how it behaves is not judged, and is kept.
     subject.policies()
     abilities(subject, {})
-    files = _files()
-    tracing = _coverage()
+    named = message["branches"]
+    files = _files(MODULES if named is True else named)
+    tracing = _coverage(files)
     tracing.start()
     try:
         answer = operation(subject, message)
@@ -53,13 +56,16 @@ def measured(
 def branches(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """All branches of the target's managers, and which of them are in ``arcs``, by module.
 
+    ``modules`` names others than `MODULES`.
+
     Gives ``modules``: for each the ``digest`` of its source, and its ``branches``, each with its
     ``function``, ``line``, the line that it goes ``to``, the ``text`` of the first and
     ``to_text`` of the second, and whether it was ``run``. Raises ImportError where there is no
     coverage.py.
     """
     del subject
-    files, analysis = _files(), _coverage()
+    files = _files(message.get("modules", MODULES))
+    analysis = _coverage(files)
     data = analysis.get_data()
     data.add_arcs(
         {file: list(map(tuple, message["arcs"].get(name, ()))) for name, file in files.items()}
@@ -99,15 +105,15 @@ def _module(file: str, reported: dict[str, Any]) -> dict[str, Any]:
     return {"digest": sha256(source).hexdigest()[:12], "branches": listed}
 
 
-def _files() -> dict[str, str]:
-    modules = {name: import_module(f"vllm.v1.core.{name}") for name in MODULES}
+def _files(names: Sequence[str]) -> dict[str, str]:
+    modules = {name: import_module(f"vllm.v1.core.{name}") for name in names}
     return {name: str(Path(each.__file__ or "").resolve()) for name, each in modules.items()}
 
 
-def _coverage() -> "Coverage":
+def _coverage(files: Mapping[str, str]) -> "Coverage":
     from coverage import Coverage  # an extra, which no other operation needs
 
-    made = Coverage(data_file=None, config_file=False, branch=True, include=list(_files().values()))
+    made = Coverage(data_file=None, config_file=False, branch=True, include=list(files.values()))
     made.set_option("run:disable_warnings", ["trace-changed", "no-data-collected"])
     for which in ("exclude", "partial"):
         made.clear_exclude(which)  # no comment of the target leaves anything out

@@ -2,21 +2,15 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
-from xml.etree import ElementTree
 
 from markupsafe import Markup
 
 from hitproof.vllm_integration.gate.simulate import Run, Simulated
 from hitproof.vllm_integration.reports import simulate as rendering
+from hitproof.vllm_integration.reports.html.charts import chart, drawn
 from hitproof.vllm_integration.reports.html.pages import page
 
-_SVG = "http://www.w3.org/2000/svg"
 _POINTS = 60
-_COLORS = (
-    "#0b5cad", "#b3261e", "#00735a", "#7a5200", "#6b3fa0", "#3f7f93",
-    "#a8437f", "#5f6b00", "#c0591a", "#4a4e56", "#2f8f4e", "#8c6d5a",
-)  # fmt: skip
 
 
 def simulate_page(found: Simulated, command: str) -> str:
@@ -40,7 +34,7 @@ def simulate_page(found: Simulated, command: str) -> str:
 def _plots(found: Simulated, runs: Sequence[Run]) -> list[tuple[str, Markup]]:
     every = max(1, -(-len(found.workload.requests) // _POINTS))
     numbers = range(every - 1, len(found.workload.requests), every)
-    rates = _chart("Line", "Share of all prompt tokens so far that were hit, by request")
+    rates = chart("Line", "Share of all prompt tokens so far that were hit, by request")
     rates.x_labels = [str(number + 1) for number in numbers]
     prompts = list(itertools.accumulate(r.num_prompt_tokens for r in found.workload.requests))
     could = list(itertools.accumulate(each.unbounded for each in runs[0].bounds))
@@ -51,22 +45,22 @@ def _plots(found: Simulated, runs: Sequence[Run]) -> list[tuple[str, Markup]]:
         hits = list(itertools.accumulate(each.hit for each in run.served))
         rates.add(_label(run), [hits[n] / prompts[n] for n in numbers])
     groups = [f"group {number}" for number in range(len(found.deployment.engine.groups))]
-    cached = _chart("StackedBar", "Blocks cached in each group at the end")
-    held = _chart("StackedBar", "Most blocks that one request held in each group")
-    for chart in (cached, held):
-        chart.x_labels = [_label(run) for run in runs]
+    cached = chart("StackedBar", "Blocks cached in each group at the end")
+    held = chart("StackedBar", "Most blocks that one request held in each group")
+    for bars in (cached, held):
+        bars.x_labels = [_label(run) for run in runs]
     for number, name in enumerate(groups):
         cached.add(name, [run.samples[-1][1][number] if run.samples else 0 for run in runs])
         held.add(name, [_most_held(run, number) for run in runs])
-    seconds = _chart("StackedBar", "Seconds in the manager, by operation")
+    seconds = chart("StackedBar", "Seconds in the manager, by operation")
     seconds.x_labels = [_label(run) for run in runs]
     for operation in rendering.OPERATIONS:
         seconds.add(operation, [run.operations[operation]["seconds"] for run in runs])
     return [
-        ("hit rate over time", _drawn(rates, 0)),
-        ("cached blocks", _drawn(cached, 1)),
-        ("held blocks", _drawn(held, 2)),
-        ("seconds", _drawn(seconds, 3)),
+        ("hit rate over time", drawn(rates, 0)),
+        ("cached blocks", drawn(cached, 1)),
+        ("held blocks", drawn(held, 2)),
+        ("seconds", drawn(seconds, 3)),
     ]
 
 
@@ -76,42 +70,3 @@ def _most_held(run: Run, group: int) -> int:
 
 def _label(run: Run) -> str:
     return f"{run.subject}, {rendering.retention(run)}"
-
-
-def _chart(kind: str, title: str) -> Any:
-    import pygal  # only where a page is asked for
-    from pygal.style import Style
-
-    style = Style(
-        background="transparent",
-        plot_background="transparent",
-        foreground="currentColor",
-        foreground_strong="currentColor",
-        foreground_subtle="currentColor",
-        colors=_COLORS,
-    )
-    return getattr(pygal, kind)(
-        style=style,
-        title=title,
-        width=1000,
-        height=420,
-        js=(),
-        show_dots=False,
-        legend_at_bottom=True,
-        x_label_rotation=20,
-        show_minor_x_labels=kind != "Line",
-        x_labels_major_count=12 if kind == "Line" else None,
-        truncate_legend=-1,
-    )
-
-
-def _drawn(chart: Any, number: int) -> Markup:
-    """The chart as SVG without scripts, which the page does not run."""
-    chart.uuid = f"plot-{number}"
-    tree = chart.render_tree()
-    for parent in tree.iter():
-        for child in [each for each in parent if each.tag in ("script", f"{{{_SVG}}}script")]:
-            parent.remove(child)
-    tree.set("role", "img")
-    tree.set("aria-label", chart.config.title)
-    return Markup(ElementTree.tostring(tree, encoding="unicode"))

@@ -1,0 +1,156 @@
+"""``hitproof campaign``."""
+
+import sys
+from contextlib import closing
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.campaign.engines import Engine, EngineError, Local, OnRay
+from hitproof.vllm_integration.campaign.kinds import KINDS
+from hitproof.vllm_integration.campaign.plans import CampaignError, Given
+from hitproof.vllm_integration.campaign.running import Live, Until, run
+from hitproof.vllm_integration.campaign.serving import Setting
+from hitproof.vllm_integration.campaign.store import MERGED, Store, StoreError
+from hitproof.vllm_integration.commands.options import (
+    Format,
+    Html,
+    OneWorker,
+    Output,
+    Quick,
+    Thorough,
+)
+from hitproof.vllm_integration.commands.report import wanted_report, write_report
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    fail,
+    failures,
+    jobs,
+    show,
+    wanted_profile,
+)
+from hitproof.vllm_integration.families import Family
+from hitproof.vllm_integration.reports.campaign import campaign_json, print_campaign
+from hitproof.vllm_integration.reports.html.campaign import campaign_page
+from hitproof.vllm_integration.sandbox.driver import JOBS, Limits
+from hitproof.vllm_integration.verdict import Verdict
+
+What = StrEnum("What", [(name, name) for name in KINDS])  # type: ignore[misc]
+
+
+def campaign(
+    context: typer.Context,
+    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"What is run: {', '.join(KINDS)}.")],
+    subjects: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SUBJECT...",
+            help="A target, as for `hitproof check`.",
+        ),
+    ],
+    hours: Annotated[
+        float | None,
+        typer.Option("--hours", min=0.0, help="Begin no job after this time.", show_default=False),
+    ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", min=1, help="Number of jobs, kept ones included.", show_default=False
+        ),
+    ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Number of processes without --cluster; does not change the result. [default: one "
+            "per core]",
+            show_default=False,
+        ),
+    ] = JOBS,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Run on the Ray cluster at this address (host:port, or 'auto').",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Where results are kept, and resumed from. [default: campaign-WHAT]",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[str, typer.Option("--seed", help="Seed of random histories.")] = "1",
+    family: Annotated[
+        Family, typer.Option("--family", help="Kind of mutants for selftest.")
+    ] = Family.SINGLE_POINT,
+    quick: Quick = False,
+    thorough: Thorough = False,
+    html: Html = None,
+    output: Output = Format.TEXT,
+    seconds: Annotated[
+        float, typer.Option("--limit", min=1.0, help="Time limit for each job, in seconds.")
+    ] = 600.0,
+    limits: OneWorker = Limits(timeout=120.0),
+) -> None:
+    """Run many small jobs on all cores, or on a Ray cluster, and keep each result.
+
+    The same command goes on where it was interrupted. The exit code is 1 if something is found
+    that neither the ledger nor BUGS.md has, and 3 if something could not be judged.
+    """
+    kind = KINDS[what]
+    profile = wanted_profile(quick, thorough, output)
+    directory = wanted_report(html, output)
+    if kind.endless and hours is None and number is None:
+        sentence = f"a campaign of {kind.name} has no end of its own; give --hours or --jobs"
+        fail(Verdict.USAGE, sentence, output)
+    place = out or Path(f"campaign-{kind.name}")
+    with failures(output):
+        try:
+            # On a cluster each machine has an interpreter of its own.
+            own = "" if cluster and limits.python == sys.executable else limits.interpreter
+            setting = Setting(replace(limits, python=own), seconds)
+            options = {"seed": seed, "family": str(family), "profile": str(profile)}
+            given = kind.prepare(subjects, Given({}, setting, options), announce)
+            with closing(Store(place)) as store:
+                if store.damaged:
+                    lines = count(store.damaged, "damaged line")
+                    announce(f"{place} has {lines}; their jobs are run again")
+                with jobs(f"campaign of {kind.name}") as progress:
+
+                    def show_live(live: Live) -> None:
+                        progress(live.done, live.planned, live.seen)
+
+                    engine: Engine = (
+                        Local(workers, kind.work, setting)
+                        if cluster is None
+                        else OnRay(cluster, kind.work, setting)
+                    )
+                    with closing(engine):
+                        found = run(kind, given, store, engine, Until(number, hours), show_live)
+                log = store.log()
+        except CampaignError as error:
+            fail(Verdict.USAGE, str(error), output)
+        except StoreError as error:
+            fail(Verdict.USAGE, str(error), output)
+        except EngineError as error:
+            kept = "what has ended is kept; run the same command again to go on"
+            fail(error.verdict, f"{error}; {kept}", output)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # a signal
+                announce(f"what has ended is kept in {place}; run the same command again to go on")
+            raise
+    announce(f"results: {place / MERGED}")
+    write_report(directory, lambda command: campaign_page(found, log, command), context, output)
+    show(output, lambda: campaign_json(found, log), lambda console: print_campaign(found, console))
+    raise typer.Exit(int(found.verdict))

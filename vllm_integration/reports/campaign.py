@@ -1,0 +1,65 @@
+"""Campaigns, as people and as programs read them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.campaign.running import Campaign
+from hitproof.vllm_integration.campaign.store import Ended
+from hitproof.vllm_integration.verdict import Verdict
+
+
+def campaign_json(found: Campaign, log: Sequence[Ended]) -> dict[str, Any]:
+    """A campaign as JSON. All but ``run`` is the same however it was run."""
+    summary = found.summary
+    return {
+        "campaign": found.kind.name,
+        "targets": [each.label for each in found.given.targets.values()],
+        "verdict": found.verdict.label,
+        "exit_code": int(found.verdict),
+        "jobs": len(found.jobs) - found.left,
+        "left": found.left,
+        "about": summary.about,
+        "new": summary.new,
+        "cannot": dict(sorted(summary.cannot.items())),
+        "tables": [
+            {"title": table.title, "columns": table.columns, "rows": table.rows}
+            for table in summary.tables
+        ],
+        "run": {
+            "engine": found.engine[0],
+            "workers": found.engine[1],
+            "seconds_of_jobs": round(sum(ended.seconds for ended in log), 1),
+            "processes": len({ended.worker for ended in log}),
+        },
+    }
+
+
+def print_campaign(found: Campaign, console: Console) -> None:
+    """A campaign as text."""
+    summary = found.summary
+    console.print(escape(f"{jobs_in_words(found)}: {summary.about}."), highlight=False)
+    for table in summary.tables:
+        if table.rows:
+            shown = Table(*table.columns, title=table.title, title_justify="left")
+            for row in table.rows:
+                shown.add_row(*map(escape, row))
+            console.print(shown)
+    for line in summary.new:
+        console.print(f"[bold red]new[/]: {escape(line)}", highlight=False)
+    for reason, number in sorted(summary.cannot.items()):
+        console.print(escape(f"not judged ({number}): {reason}"), highlight=False)
+    verdict = found.verdict
+    style = "green" if verdict is Verdict.CONFORMS else "bold red"
+    console.print(f"verdict: [{style}]{verdict.label}[/]", highlight=False)
+
+
+def jobs_in_words(found: Campaign) -> str:
+    """How many jobs ended, and how many are left."""
+    done = len(found.jobs) - found.left
+    left = f" and {found.left} left" if found.left else ""
+    return f"{count(done, 'job')} done{left}"
