@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Statement
+from hitproof.proofs.obligation import Statement
 from hitproof.spec.terms import Formula, Term, for_all, implies, not_
 
 Keys = Callable[[Term], Formula]
@@ -44,43 +44,37 @@ def _owed(at: Interpretation, mode: str) -> Keys:
     return at.block_set("owed")
 
 
-def start_agrees(at: Interpretation, mode: str, empty: bool = True) -> Statement:
+def start_agrees(at: Interpretation, mode: str) -> Statement:
     """Caches that are empty agree."""
     cached, dense = at.block_set("cached"), at.block_set("dense")
-    hypotheses: Hypotheses = (("a cache starts empty", within(at, cached, lambda key: key < 0)),)
-    if empty:
-        nothing = within(at, dense, lambda key: key < 0)
-        hypotheses += (("so does that of dense caching", nothing),)
-    elif mode == LATEST:
-        hypotheses = ()
-    return Statement(hypotheses, agree(at, cached, dense, _owed(at, mode)))
+    return Statement(
+        (
+            ("a cache starts empty", within(at, cached, lambda key: key < 0)),
+            ("so does that of dense caching", within(at, dense, lambda key: key < 0)),
+        ),
+        agree(at, cached, dense, _owed(at, mode)),
+    )
 
 
-def chunk_agrees(
-    at: Interpretation, mode: str, keeps: bool = True, computes: bool = True
-) -> Statement:
+def chunk_agrees(at: Interpretation, mode: str) -> Statement:
     """Caches that agree do so after what a chunk computed is registered."""
     cached, dense, owed = at.block_set("cached"), at.block_set("dense"), _owed(at, mode)
     computed, kept = at.block_set("computed"), at.block_set("kept")
-
-    def registered(key: Term) -> Formula:
-        return (computed(key) & kept(key)) if computes else kept(key)
-
-    hypotheses: Hypotheses = (("the caches agreed before", agree(at, cached, dense, owed)),)
-    if keeps and mode != LATEST:
-        hypotheses += (("the producer keeps what is owed", within(at, owed, kept)),)
     return Statement(
-        hypotheses,
+        (
+            ("the caches agreed before", agree(at, cached, dense, owed)),
+            ("the producer keeps what is owed", within(at, owed, kept)),
+        ),
         agree(
             at,
-            lambda key: cached(key) | registered(key),
+            lambda key: cached(key) | (computed(key) & kept(key)),
             lambda key: dense(key) | computed(key),
             owed,
         ),
     )
 
 
-def eviction_agrees(at: Interpretation, mode: str, from_both: bool = True) -> Statement:
+def eviction_agrees(at: Interpretation, mode: str) -> Statement:
     """Caches that agree do so after an eviction."""
     cached, dense, owed = at.block_set("cached"), at.block_set("dense"), _owed(at, mode)
     evicted = at.block_set("evicted")
@@ -90,66 +84,70 @@ def eviction_agrees(at: Interpretation, mode: str, from_both: bool = True) -> St
 
     return Statement(
         (("the caches agreed before", agree(at, cached, dense, owed)),),
-        agree(at, left_of(cached) if from_both else cached, left_of(dense), owed),
+        agree(at, left_of(cached), left_of(dense), owed),
     )
 
 
-def hit_agrees(at: Interpretation, mode: str, is_owed: bool = True) -> Statement:
+def hit_agrees(at: Interpretation, mode: str) -> Statement:
     """A hit whose required runs are owed is valid in both caches or in neither."""
     cached, dense, owed = at.block_set("cached"), at.block_set("dense"), _owed(at, mode)
     required = at.block_set("required")
-    hypotheses: Hypotheses = (("the caches agree", agree(at, cached, dense, owed)),)
-    if is_owed:
-        hypotheses += (("its required runs are owed", within(at, required, owed)),)
-    valid = is_cached(at, required, cached)
-    return Statement(hypotheses, valid == is_cached(at, required, dense))
+    return Statement(
+        (
+            ("the caches agree", agree(at, cached, dense, owed)),
+            ("its required runs are owed", within(at, required, owed)),
+        ),
+        is_cached(at, required, cached) == is_cached(at, required, dense),
+    )
 
 
-def no_hit_is_added(at: Interpretation, registered_only: bool = True) -> Statement:
+def no_hit_is_added(at: Interpretation) -> Statement:
     """A valid hit is valid with dense caching."""
     cached, dense, owed = at.block_set("cached"), at.block_set("dense"), _owed(at, LATEST)
     required = at.block_set("required")
-    hypotheses: Hypotheses = (("the hit is valid", is_cached(at, required, cached)),)
-    if registered_only:
-        hypotheses += (("the caches agree", agree(at, cached, dense, owed)),)
-    return Statement(hypotheses, is_cached(at, required, dense))
+    return Statement(
+        (
+            ("the hit is valid", is_cached(at, required, cached)),
+            ("the caches agree", agree(at, cached, dense, owed)),
+        ),
+        is_cached(at, required, dense),
+    )
 
 
-def none_is_first(at: Interpretation, kept: bool = True) -> Statement:
+def none_is_first(at: Interpretation) -> Statement:
     """No step is the first after which the invariant fails."""
     step, fine = at.integer("step"), at.block_set("agreeing")
-    hypotheses: Hypotheses = (
-        ("it holds at the start", fine(0)),
-        ("steps are counted from the start", 0 <= step),
-        ("it holds after each earlier step", for_all(0, step, fine)),
+    next_step = implies((1 <= step) & fine(step - 1), fine(step))
+    return Statement(
+        (
+            ("it holds at the start", fine(0)),
+            ("steps are counted from the start", 0 <= step),
+            ("it holds after each earlier step", for_all(0, step, fine)),
+            ("a step of either kind keeps it", next_step),
+        ),
+        fine(step),
     )
-    if kept:
-        next_step = implies((1 <= step) & fine(step - 1), fine(step))
-        hypotheses += (("a step of either kind keeps it", next_step),)
-    return Statement(hypotheses, fine(step))
 
 
-def prefix_suffices(at: Interpretation, spared: bool = True) -> Statement:
+def prefix_suffices(at: Interpretation) -> Statement:
     """Dense caching can serve the rounded hit while the longer one is whole."""
     dense, prefix, required = (at.block_set(name) for name in ("dense", "prefix", "required"))
-    hypotheses: Hypotheses = (
+    spanned = "the rounded hit requires blocks of what the longer one spans"
+    return Statement(
         (
-            "the rounded hit requires blocks of what the longer one spans",
-            within(at, required, prefix),
+            (spanned, within(at, required, prefix)),
+            ("none of them was evicted", within(at, prefix, dense)),
         ),
+        is_cached(at, required, dense),
     )
-    if spared:
-        hypotheses += (("none of them was evicted", within(at, prefix, dense)),)
-    return Statement(hypotheses, is_cached(at, required, dense))
 
 
-def served_by_all(at: Interpretation, each: bool = True) -> Statement:
+def served_by_all(at: Interpretation) -> Statement:
     """A hit that all groups serve is within reach and whole in each."""
     groups = at.integer("groups")
     serves, reaches, has = (at.block_set(name) for name in ("serves", "reaches", "has"))
-    hypotheses: Hypotheses = ()
-    if each:
-        one = for_all(0, groups, lambda group: serves(group) == (reaches(group) & has(group)))
-        hypotheses = (("each group serves what it may and has", one),)
+    one = for_all(0, groups, lambda group: serves(group) == (reaches(group) & has(group)))
     every = for_all(0, groups, reaches) & for_all(0, groups, has)
-    return Statement(hypotheses, for_all(0, groups, serves) == every)
+    return Statement(
+        (("each group serves what it may and has", one),), for_all(0, groups, serves) == every
+    )

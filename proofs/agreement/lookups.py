@@ -30,66 +30,65 @@ def _boundaries(at: Interpretation, holds: Keys) -> Formula:
     return for_all(1, at.integer("cap") + 1, holds)
 
 
-def same_lookup(at: Interpretation, slip: int = 0) -> Statement:
+def same_lookup(at: Interpretation) -> Statement:
     """Lookup returns the same hit where the caches agree on every boundary."""
     hit, best, valid, densely, lookups = _two_lookups(at)
-    same = for_all(1 + slip, at.integer("cap") + 1, lambda end: valid(end) == densely(end))
+    same = _boundaries(at, lambda end: valid(end) == densely(end))
     return Statement((*lookups, ("the caches agree on each boundary", same)), hit == best)
 
 
-def rounded_lookup(at: Interpretation, dense_has_it: bool = True) -> Statement:
+def rounded_lookup(at: Interpretation) -> Statement:
     """Lookup returns at least the dense hit, rounded down to the interval."""
     hit, best, valid, densely, lookups = _two_lookups(at)
     interval = at.integer("interval")
     rounded = best // interval * interval
-    hypotheses: Hypotheses = (
-        *lookups,
-        ("the interval is at least one alignment", 1 <= interval),
-        _no_more_valid(at, valid, densely),
+    same, has = valid(rounded) == densely(rounded), densely(rounded)
+    return Statement(
         (
-            "they agree on that boundary, which falls on the interval",
-            implies(1 <= rounded, valid(rounded) == densely(rounded)),
+            *lookups,
+            ("the interval is at least one alignment", 1 <= interval),
+            _no_more_valid(at, valid, densely),
+            (
+                "they agree on that boundary, which falls on the interval",
+                implies(1 <= rounded, same),
+            ),
+            ("dense caching has the rounded hit, too", implies(1 <= rounded, has)),
         ),
+        (rounded <= hit) & (hit <= best),
     )
-    if dense_has_it:
-        has = implies(1 <= rounded, densely(rounded))
-        hypotheses += (("dense caching has the rounded hit, too", has),)
-    return Statement(hypotheses, (rounded <= hit) & (hit <= best))
 
 
-def interval_lookup(at: Interpretation, on_interval: bool = True) -> Statement:
+def interval_lookup(at: Interpretation) -> Statement:
     """Lookup returns no less than a boundary on which the caches agree."""
     hit, best, valid, densely, lookups = _two_lookups(at)
     boundary = at.integer("boundary")
-    hypotheses: Hypotheses = (
-        *lookups,
-        _no_more_valid(at, valid, densely),
-        ("the boundary is within the cap", (1 <= boundary) & (boundary <= at.integer("cap"))),
-        ("dense caching could serve it", densely(boundary)),
+    same = valid(boundary) == densely(boundary)
+    return Statement(
+        (
+            *lookups,
+            _no_more_valid(at, valid, densely),
+            ("the boundary is within the cap", (1 <= boundary) & (boundary <= at.integer("cap"))),
+            ("dense caching could serve it", densely(boundary)),
+            ("the caches agree on it, as on each on the interval", same),
+        ),
+        (boundary <= hit) & (hit <= best),
     )
-    if on_interval:
-        same = valid(boundary) == densely(boundary)
-        hypotheses += (("the caches agree on it, as on each on the interval", same),)
-    return Statement(hypotheses, (boundary <= hit) & (hit <= best))
 
 
-def replayed_lookup(at: Interpretation, reach: bool = True, agrees: bool = True) -> Statement:
+def replayed_lookup(at: Interpretation) -> Statement:
     """Lookup returns the promised boundary just when dense caching would."""
     hit, best, valid, densely, lookups = _two_lookups(at)
     promised = at.integer("promised")
-    hypotheses: Hypotheses = (
-        *lookups,
-        _no_more_valid(at, valid, densely),
-        ("something is promised", (1 <= promised) & (promised <= at.integer("cap"))),
-    )
-    if agrees:
-        same = valid(promised) == densely(promised)
-        hypotheses += (("the caches agree on the promised boundary", same),)
-    if reach:
-        none_longer = _boundaries(at, lambda end: implies(densely(end), end <= promised))
-        hypotheses += (("no resend or extension hits more than that", none_longer),)
+    same = valid(promised) == densely(promised)
+    none_longer = _boundaries(at, lambda end: implies(densely(end), end <= promised))
     return Statement(
-        hypotheses,
+        (
+            *lookups,
+            _no_more_valid(at, valid, densely),
+            ("something is promised", (1 <= promised) & (promised <= at.integer("cap"))),
+            ("the caches agree on the promised boundary", same),
+            ("no resend or extension hits more than that", none_longer),
+        ),
         (hit <= best) & (best <= promised) & ((hit == promised) == (best == promised)),
     )
 

@@ -35,35 +35,31 @@ def _promised_before(at: Interpretation) -> tuple[Keys, Keys, Keys, Hypotheses]:
     return cached, dense, done, (("the promise was kept before", invariant),)
 
 
-def promise_starts(
-    at: Interpretation, hit_is_valid: bool = True, skips_none: bool = True
-) -> Statement:
+def promise_starts(at: Interpretation) -> Statement:
     """The promise is kept when the request is admitted."""
     cached, dense, done, hit_run, run = (
         at.block_set(name) for name in ("cached", "dense", "done", "required", "run")
     )
     computed_only = agree(at, cached, dense, lambda key: key < 0)
-    hypotheses: Hypotheses = (
-        ("nothing is cached that dense caching would not have", computed_only),
-        ("what is done is of the run", within(at, done, run)),
-    )
-    if skips_none:
-        hypotheses += (("of the run, what the hit spares is its own", within(at, done, hit_run)),)
-    if hit_is_valid:
-        hypotheses += (("the hit is valid", is_cached(at, hit_run, cached)),)
     never = at.integer("keys") < 0
-    hypotheses += (("keys are counted", 0 <= at.integer("keys")),)
-    return Statement(hypotheses, _promise(at, cached, dense, done, never, never))
+    return Statement(
+        (
+            ("nothing is cached that dense caching would not have", computed_only),
+            ("what is done is of the run", within(at, done, run)),
+            ("of the run, what the hit spares is its own", within(at, done, hit_run)),
+            ("the hit is valid", is_cached(at, hit_run, cached)),
+            ("keys are counted", not_(never)),
+        ),
+        _promise(at, cached, dense, done, never, never),
+    )
 
 
-def own_chunk(at: Interpretation, keeps: bool = True) -> Statement:
+def own_chunk(at: Interpretation) -> Statement:
     """A chunk of the request itself keeps the promise."""
     cached, dense, done, hypotheses = _promised_before(at)
     computed, kept, run = (at.block_set(name) for name in ("computed", "kept", "run"))
-    if keeps:
-        hypotheses += (("the request keeps the run that it promises", within(at, run, kept)),)
     return Statement(
-        hypotheses,
+        (*hypotheses, ("the request keeps the run that it promises", within(at, run, kept))),
         _promise(
             at,
             lambda key: cached(key) | (computed(key) & kept(key)),
@@ -74,14 +70,12 @@ def own_chunk(at: Interpretation, keeps: bool = True) -> Statement:
     )
 
 
-def chunk_of_another(at: Interpretation, may_lapse: bool = True) -> Statement:
+def chunk_of_another(at: Interpretation) -> Statement:
     """A chunk of another request keeps the promise or lapses it."""
     cached, dense, done, hypotheses = _promised_before(at)
     computed, kept = at.block_set("computed"), at.block_set("kept")
     gone, lapsed = _flags(at)
-    if may_lapse:
-        renewed = every(at, lambda key: implies(done(key) & computed(key), cached(key) | kept(key)))
-        lapsed |= not_(renewed)
+    renewed = every(at, lambda key: implies(done(key) & computed(key), cached(key) | kept(key)))
     return Statement(
         hypotheses,
         _promise(
@@ -90,19 +84,17 @@ def chunk_of_another(at: Interpretation, may_lapse: bool = True) -> Statement:
             lambda key: dense(key) | computed(key),
             done,
             gone,
-            lapsed,
+            lapsed | not_(renewed),
         ),
     )
 
 
-def promised_eviction(at: Interpretation, noticed: bool = True) -> Statement:
+def promised_eviction(at: Interpretation) -> Statement:
     """An eviction keeps the promise."""
     cached, dense, done, hypotheses = _promised_before(at)
     evicted = at.block_set("evicted")
     gone, lapsed = _flags(at)
-    if noticed:
-        spared = every(at, lambda key: implies(done(key), not_(evicted(key))))
-        gone |= not_(spared)
+    spared = every(at, lambda key: implies(done(key), not_(evicted(key))))
     return Statement(
         hypotheses,
         _promise(
@@ -110,26 +102,20 @@ def promised_eviction(at: Interpretation, noticed: bool = True) -> Statement:
             lambda key: cached(key) & not_(evicted(key)),
             lambda key: dense(key) & not_(evicted(key)),
             done,
-            gone,
+            gone | not_(spared),
             lapsed,
         ),
     )
 
 
-def promise_is_kept(
-    at: Interpretation, computed: bool = True, standing: bool = True, spared: bool = False
-) -> Statement:
+def promise_is_kept(at: Interpretation, spared: bool = False) -> Statement:
     """A promised hit is valid in both caches or in neither; in both, until evicted."""
     cached, dense, done, hypotheses = _promised_before(at)
     run = at.block_set("run")
     gone, lapsed = _flags(at)
-    if computed:
-        hypotheses += (("the request has computed all of the run", within(at, run, done)),)
+    hypotheses += (("the request has computed all of the run", within(at, run, done)),)
     valid, densely = is_cached(at, run, cached), is_cached(at, run, dense)
     if spared:
-        if standing:
-            hypotheses += (("no block of it has been evicted since", not_(gone)),)
-        return Statement(hypotheses, valid & densely)
-    if standing:
-        hypotheses += (("the promise has not lapsed", not_(lapsed)),)
-    return Statement(hypotheses, valid == densely)
+        none_gone = ("no block of it has been evicted since", not_(gone))
+        return Statement((*hypotheses, none_gone), valid & densely)
+    return Statement((*hypotheses, ("the promise has not lapsed", not_(lapsed))), valid == densely)
