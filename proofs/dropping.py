@@ -5,10 +5,9 @@ those that are looked up together with the group in question, itself included.
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
 from hitproof.spec.groups import drops_block
 from hitproof.spec.terms import Formula, Term, for_all, implies, not_
 
@@ -32,60 +31,64 @@ def _use_eagle(at: Interpretation) -> Formula:
     return 1 <= at.integer("use_eagle")
 
 
-def _group(at: Interpretation) -> tuple[Term, Hypotheses]:
-    """Any group, looked up together with itself at least."""
+def _some_group(at: Interpretation) -> Hypotheses:
+    """Any one of the groups, looked up together with itself at least."""
     group = at.integer("group")
-    return group, (
+    return (
         ("it is one of the groups", (0 <= group) & (group < at.integer("groups"))),
         ("a group is looked up together with itself", at.block_set("alike")(group)),
     )
 
 
-def _off_drops_nobody(at: Interpretation, off: bool = True) -> Statement:
-    _, hypotheses = _group(at)
-    use_eagle = _use_eagle(at)
-    if off:
-        hypotheses += (("EAGLE is off", not_(use_eagle)),)
-    return Statement(hypotheses, not_(_drops(at, use_eagle, at.block_set("flagged"))))
-
-
-def _nobody_flagged_is_everybody(at: Interpretation, nobody: bool = True) -> Statement:
-    _, hypotheses = _group(at)
-    flagged = at.block_set("flagged")
-    hypotheses += (("EAGLE is on", _use_eagle(at)),)
-    if nobody:
-        hypotheses += (("no group is flagged", _nobody(at, flagged)),)
-    return Statement(hypotheses, _drops(at, _use_eagle(at), flagged))
-
-
-def _flag_is_shared(at: Interpretation, looked_up_together: bool = True) -> Statement:
-    _, hypotheses = _group(at)
-    flagged = at.block_set("flagged")
-    other = at.integer("other")
-    hypotheses += (
-        ("EAGLE is on", _use_eagle(at)),
-        ("the other is one of the groups, too", (0 <= other) & (other < at.integer("groups"))),
-        ("the other group is flagged", flagged(other)),
+def _off_drops_nobody(at: Interpretation) -> Statement:
+    use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
+    return Statement(
+        (*_some_group(at), ("EAGLE is off", not_(use_eagle))),
+        not_(_drops(at, use_eagle, flagged)),
     )
-    if looked_up_together:
-        alike = at.block_set("alike")(other)
-        hypotheses += (("the two are looked up together", alike),)
-    return Statement(hypotheses, _drops(at, _use_eagle(at), flagged))
 
 
-def _unflagged_may_keep(at: Interpretation, elsewhere: bool = True) -> Statement:
-    _, hypotheses = _group(at)
-    flagged = at.block_set("flagged")
-    hypotheses += (
-        ("none of those looked up together is flagged", not_(_somebody_alike(at, flagged))),
+def _nobody_flagged_is_everybody(at: Interpretation) -> Statement:
+    use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
+    return Statement(
+        (
+            *_some_group(at),
+            ("EAGLE is on", use_eagle),
+            ("no group is flagged", _nobody(at, flagged)),
+        ),
+        _drops(at, use_eagle, flagged),
     )
-    if elsewhere:
-        hypotheses += (("some other group is flagged", not_(_nobody(at, flagged))),)
-    return Statement(hypotheses, not_(_drops(at, _use_eagle(at), flagged)))
 
 
-def _twice_is_once(at: Interpretation, kept: bool = True) -> Statement:
-    _, hypotheses = _group(at)
+def _flag_is_shared(at: Interpretation) -> Statement:
+    use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
+    hypotheses, other = _some_group(at), at.integer("other")
+    return Statement(
+        (
+            *hypotheses,
+            ("EAGLE is on", use_eagle),
+            ("the other is one of the groups, too", (0 <= other) & (other < at.integer("groups"))),
+            ("the other group is flagged", flagged(other)),
+            ("the two are looked up together", at.block_set("alike")(other)),
+        ),
+        _drops(at, use_eagle, flagged),
+    )
+
+
+def _unflagged_may_keep(at: Interpretation) -> Statement:
+    use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
+    return Statement(
+        (
+            *_some_group(at),
+            ("none of those looked up together is flagged", not_(_somebody_alike(at, flagged))),
+            ("some other group is flagged", not_(_nobody(at, flagged))),
+        ),
+        not_(_drops(at, use_eagle, flagged)),
+    )
+
+
+def _twice_is_once(at: Interpretation) -> Statement:
+    hypotheses = _some_group(at)
     use_eagle, groups = _use_eagle(at), at.integer("groups")
     flagged, alike, dropping = (at.block_set(n) for n in ("flagged", "alike", "dropping"))
     once = _drops(at, use_eagle, flagged)
@@ -98,12 +101,14 @@ def _twice_is_once(at: Interpretation, kept: bool = True) -> Statement:
         flag_is_kept = drops_block(use_eagle, flagged(group), nobody)
         return implies(flagged(group), dropping(group) == flag_is_kept)
 
-    hypotheses += (("groups that are looked up together drop alike", for_all(0, groups, same)),)
-    if kept:
-        hypotheses += (
+    return Statement(
+        (
+            *hypotheses,
+            ("groups that are looked up together drop alike", for_all(0, groups, same)),
             ("a flagged group drops if any of those like it does", for_all(0, groups, stays)),
-        )
-    return Statement(hypotheses, _drops(at, use_eagle, dropping) == once)
+        ),
+        _drops(at, use_eagle, dropping) == once,
+    )
 
 
 def obligations() -> Iterable[Obligation]:
@@ -112,55 +117,26 @@ def obligations() -> Iterable[Obligation]:
         "nobody_drops_without_eagle",
         "With EAGLE off no group drops a block, flagged or not.",
         _off_drops_nobody,
-        (Mutant("on", "Nor does any with EAGLE on.", partial(_off_drops_nobody, off=False)),),
     )
     yield Obligation(
         "everybody_drops_when_nobody_is_flagged",
         "With EAGLE on and no group flagged, every group drops a block.",
         _nobody_flagged_is_everybody,
-        (
-            Mutant(
-                "somebody_flagged",
-                "So it does when some group is flagged.",
-                partial(_nobody_flagged_is_everybody, nobody=False),
-            ),
-        ),
     )
     yield Obligation(
         "flag_is_shared_by_those_looked_up_together",
         "With EAGLE on a group drops a block when one that it is looked up together with is "
         "flagged.",
         _flag_is_shared,
-        (
-            Mutant(
-                "any_other",
-                "So it does when any group is flagged.",
-                partial(_flag_is_shared, looked_up_together=False),
-            ),
-        ),
     )
     yield Obligation(
         "others_keep_their_blocks",
         "A group drops no block when some group is flagged, but none that it is looked up "
         "together with.",
         _unflagged_may_keep,
-        (
-            Mutant(
-                "nobody_flagged",
-                "Nor does it when no group is flagged.",
-                partial(_unflagged_may_keep, elsewhere=False),
-            ),
-        ),
     )
     yield Obligation(
         "sharing_twice_is_sharing_once",
         "Who drops a block stays the same when those that do are taken for the flagged ones.",
         _twice_is_once,
-        (
-            Mutant(
-                "flags_forgotten",
-                "So it does when a flagged group elsewhere need not drop one.",
-                partial(_twice_is_once, kept=False),
-            ),
-        ),
     )

@@ -9,23 +9,36 @@ from hitproof.proofs.cases import CASES, KINDS, any_group, case_name
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits
-from hitproof.spec.groups import GroupKind, whole_blocks
+from hitproof.spec.groups import BlockGeometry, GroupKind, whole_blocks
 from hitproof.spec.terms import Formula, Term, ceil_div, for_all, implies, not_
 
 
-def _more_stays_valid(
-    at: Interpretation, kind: GroupKind, lookahead: int, turned_round: bool = False
-) -> Statement:
+def _some_hit(
+    at: Interpretation, kind: GroupKind, lookahead: int
+) -> tuple[BlockGeometry, Term, Hypotheses]:
+    """Any hit of any group, in blocks."""
     boundary = at.integer("boundary")
     group, sizes = any_group(at, kind, lookahead)
+    return group, boundary, (*sizes, ("the hit is not empty", 1 <= boundary))
+
+
+def _complete(at: Interpretation, group: BlockGeometry, boundary: Term, slip: int = 0) -> Formula:
+    """Whether each block is cached that the hit requires."""
+    cached = at.block_set("cached")
+    return for_all(
+        0,
+        hits.run_end(group, boundary),
+        lambda i: implies(hits.in_required_run(group, i, boundary + slip), cached(i)),
+    )
+
+
+def _more_stays_valid(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
+    group, boundary, hypotheses = _some_hit(at, kind, lookahead)
     cached, more = at.block_set("cached"), at.block_set("more")
-    fewer, greater = (more, cached) if turned_round else (cached, more)
-    every_block = hits.run_end(group, boundary)
-    grows = for_all(0, every_block, lambda i: implies(fewer(i), greater(i)))
+    grows = for_all(0, hits.run_end(group, boundary), lambda i: implies(cached(i), more(i)))
     return Statement(
         (
-            *sizes,
-            ("the hit is not empty", 1 <= boundary),
+            *hypotheses,
             ("the required run is cached", hits.has_required_run(group, boundary, cached)),
             ("what is cached stays cached", grows),
         ),
@@ -33,41 +46,22 @@ def _more_stays_valid(
     )
 
 
-def _required_suffices(
-    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
-) -> Statement:
-    boundary = at.integer("boundary")
-    group, sizes = any_group(at, kind, lookahead)
-    cached = at.block_set("cached")
-
-    def cached_if_required(block: Term) -> Formula:
-        required = hits.in_required_run(group, block, boundary + boundary_slip)
-        return implies(required, cached(block))
-
-    every_block = hits.run_end(group, boundary)
+def _required_suffices(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
+    group, boundary, hypotheses = _some_hit(at, kind, lookahead)
     return Statement(
-        (
-            *sizes,
-            ("the hit is not empty", 1 <= boundary),
-            ("each required block is cached", for_all(0, every_block, cached_if_required)),
-        ),
-        hits.has_required_run(group, boundary, cached),
+        (*hypotheses, ("each required block is cached", _complete(at, group, boundary))),
+        hits.has_required_run(group, boundary, at.block_set("cached")),
     )
 
 
-def _less_is_invalid(
-    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
-) -> Statement:
-    boundary, block = at.integer("boundary"), at.integer("block")
-    group, sizes = any_group(at, kind, lookahead)
-    cached = at.block_set("cached")
-    required = hits.in_required_run(group, block, boundary + boundary_slip)
+def _less_is_invalid(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
+    group, boundary, hypotheses = _some_hit(at, kind, lookahead)
+    block, cached = at.integer("block"), at.block_set("cached")
     without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block))
     return Statement(
         (
-            *sizes,
-            ("the hit is not empty", 1 <= boundary),
-            ("the block is in the required run", required),
+            *hypotheses,
+            ("the block is in the required run", hits.in_required_run(group, block, boundary)),
             ("the block was cached", cached(block)),
         ),
         not_(without),
@@ -75,21 +69,13 @@ def _less_is_invalid(
 
 
 def _valid_is_complete(
-    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0, reach: bool = True
+    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
 ) -> Statement:
-    boundary, cap, horizon = (at.integer(n) for n in ("boundary", "cap", "horizon"))
-    group, sizes = any_group(at, kind, lookahead)
-    cached = at.block_set("cached")
-    valid = hits.valid_boundary(group, boundary, cap, horizon, cached)
-
-    def cached_if_required(block: Term) -> Formula:
-        required = hits.in_required_run(group, block, boundary + boundary_slip)
-        return implies(required, cached(block))
-
-    complete = for_all(0, hits.run_end(group, boundary), cached_if_required)
-    if reach:
-        complete &= hits.within_reach(group, boundary, cap, horizon)
-    return Statement((*sizes, ("the hit is not empty", 1 <= boundary)), valid == complete)
+    group, boundary, hypotheses = _some_hit(at, kind, lookahead)
+    limits = at.integer("cap"), at.integer("horizon")
+    valid = hits.valid_boundary(group, boundary, *limits, at.block_set("cached"))
+    reach = hits.within_reach(group, boundary, *limits)
+    return Statement(hypotheses, valid == (reach & _complete(at, group, boundary, slip)))
 
 
 def _reach_in_tokens(
@@ -111,9 +97,7 @@ def _reach_in_tokens(
     )
 
 
-def _scan_starts_high_enough(
-    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
-) -> Statement:
+def _scan_starts_high_enough(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     count, boundary = at.integer("count"), at.integer("boundary")
     block_size, alignment = at.integer("block_size"), at.integer("alignment")
     cap, horizon = at.integer("cap"), at.integer("horizon")
@@ -128,7 +112,7 @@ def _scan_starts_high_enough(
             ("a hit ends on a block edge", length == boundary * block_size),
             ("lookup may serve the hit", reach),
         ),
-        length <= cap // alignment * alignment - slip,
+        length <= cap // alignment * alignment,
     )
 
 
@@ -148,7 +132,7 @@ def _two_hits(
     return count, valid(count), other, valid(other), (*sizes, some_hits)
 
 
-def _scan_goes_on(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
+def _scan_goes_on(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     count, valid, other, other_is_valid, sizes = _two_hits(at, kind, lookahead)
     return Statement(
         (
@@ -156,23 +140,22 @@ def _scan_goes_on(at: Interpretation, kind: GroupKind, lookahead: int, slip: int
             ("no other valid hit is longer", implies(other_is_valid, other <= count)),
             ("the hit is not valid", not_(valid)),
         ),
-        implies(other_is_valid, other <= count - 1 - slip),
+        implies(other_is_valid, other <= count - 1),
     )
 
 
-def _longest_is_one(
-    at: Interpretation, kind: GroupKind, lookahead: int, other_is_longest: bool = True
-) -> Statement:
+def _longest_is_one(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     count, valid, other, other_is_valid, sizes = _two_hits(at, kind, lookahead)
-    hypotheses = (
-        *sizes,
-        ("the hit is valid", valid),
-        ("the other hit is valid", other_is_valid),
-        ("no valid hit is longer than the one", implies(other_is_valid, other <= count)),
+    return Statement(
+        (
+            *sizes,
+            ("the hit is valid", valid),
+            ("the other hit is valid", other_is_valid),
+            ("no valid hit is longer than the one", implies(other_is_valid, other <= count)),
+            ("nor than the other", implies(valid, count <= other)),
+        ),
+        count == other,
     )
-    if other_is_longest:
-        hypotheses += (("nor than the other", implies(valid, count <= other)),)
-    return Statement(hypotheses, count == other)
 
 
 def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
@@ -182,37 +165,16 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             case_name("more_cached_blocks_keep_a_hit_valid", kind, lookahead),
             "A required run stays cached when more blocks are cached.",
             partial(_more_stays_valid, **case),
-            (
-                Mutant(
-                    "fewer_cached_blocks",
-                    "A required run stays cached when fewer blocks are cached.",
-                    partial(_more_stays_valid, **case, turned_round=True),
-                ),
-            ),
         )
         yield Obligation(
             case_name("required_blocks_are_enough", kind, lookahead),
             "A required run is cached when each of its blocks is, whatever else is not.",
             partial(_required_suffices, **case),
-            (
-                Mutant(
-                    "earlier_boundary",
-                    "It is when each block in that of the block edge before is.",
-                    partial(_required_suffices, **case, boundary_slip=-1),
-                ),
-            ),
         )
         yield Obligation(
             case_name("each_required_block_is_needed", kind, lookahead),
             "Without any one of its blocks a required run is not cached.",
             partial(_less_is_invalid, **case),
-            (
-                Mutant(
-                    "later_boundary",
-                    "Without any one block of that of the next block edge it is not cached.",
-                    partial(_less_is_invalid, **case, boundary_slip=1),
-                ),
-            ),
         )
         yield Obligation(
             case_name("valid_hit_is_within_reach_and_complete", kind, lookahead),
@@ -223,12 +185,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
                 Mutant(
                     "earlier_boundary",
                     "It is when each block is that the block edge before requires.",
-                    partial(_valid_is_complete, **case, boundary_slip=-1),
-                ),
-                Mutant(
-                    "out_of_reach",
-                    "It is whether or not lookup may serve it.",
-                    partial(_valid_is_complete, **case, reach=False),
+                    partial(_valid_is_complete, **case, slip=-1),
                 ),
             ),
         )
@@ -249,13 +206,6 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             case_name("scan_starts_high_enough", kind, lookahead),
             "No hit that lookup may serve is longer than the cap rounded down to the alignment.",
             partial(_scan_starts_high_enough, **case),
-            (
-                Mutant(
-                    "one_token_lower",
-                    "None is as long either.",
-                    partial(_scan_starts_high_enough, **case, slip=1),
-                ),
-            ),
         )
         yield Obligation(
             case_name("scan_skips_no_valid_hit", kind, lookahead),
@@ -263,27 +213,13 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             "hit is longer than the next shorter one. So, by induction, a scan from above stops "
             "at the longest valid hit, at 0 at the latest.",
             partial(_scan_goes_on, **case),
-            (
-                Mutant(
-                    "skips_one",
-                    "Then the next shorter one is not valid either.",
-                    partial(_scan_goes_on, **case, slip=1),
-                ),
-            ),
         )
         yield Obligation(
             case_name("longest_valid_hit_is_one", kind, lookahead),
             "Two valid hits that are both longest are the same.",
             partial(_longest_is_one, **case),
-            (
-                Mutant(
-                    "one_is_longest",
-                    "Two valid hits, one of them longest, are the same.",
-                    partial(_longest_is_one, **case, other_is_longest=False),
-                ),
-            ),
         )
-    yield from scans.obligations(KINDS, any_group)
+    yield from scans.obligations()
     yield from boundaries.obligations(KINDS, any_group)
 
 

@@ -56,19 +56,19 @@ def _among_last(group: BlockGeometry, boundary: Term, count: Term, block: Term) 
 
 
 def _need_suffices(
-    at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool, slip: int = 0
+    at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool
 ) -> Statement:
     group, boundary, need, sizes = _group_and_need(at, kind, lookahead, near_start)
     count = at.integer("contiguous")
     among_last = partial(_among_last, group, boundary, count)
     return Statement(
-        (*sizes, ("as many blocks as needed are contiguous", need + slip <= count)),
+        (*sizes, ("as many blocks as needed are contiguous", need <= count)),
         hits.has_required_run(group, boundary, among_last),
     )
 
 
 def _less_does_not_suffice(
-    at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool, slip: int = 0
+    at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool
 ) -> Statement:
     group, boundary, need, sizes = _group_and_need(at, kind, lookahead, near_start)
     count = at.integer("contiguous")
@@ -77,7 +77,7 @@ def _less_does_not_suffice(
         (
             *sizes,
             ("a count is not negative", 0 <= count),
-            ("fewer blocks than needed are contiguous", count < need + slip),
+            ("fewer blocks than needed are contiguous", count < need),
         ),
         hits.in_required_run(group, first, boundary)
         & not_(_among_last(group, boundary, count, first)),
@@ -96,9 +96,9 @@ def _run_is_exact(
     )
 
 
-def _lookahead_is_exact(at: Interpretation, slip: int = 0) -> Statement:
+def _lookahead_is_exact(at: Interpretation) -> Statement:
     ahead, block_size = at.integer("lookahead_tokens"), at.integer("block_size")
-    blocks = attention.lookahead_blocks(ahead, block_size) + slip
+    blocks = attention.lookahead_blocks(ahead, block_size)
     return Statement(
         (
             ("a block holds at least one token", 1 <= block_size),
@@ -108,10 +108,10 @@ def _lookahead_is_exact(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
-def _one_block_is_enough(at: Interpretation, guard: str = "block") -> Statement:
+def _one_block_is_enough(at: Interpretation, up_to_the_alignment: bool = False) -> Statement:
     ahead, block_size = at.integer("lookahead_tokens"), at.integer("block_size")
     segment = at.integer("segment")
-    span = {"block": block_size, "alignment": segment * block_size, "one": 1}[guard]
+    span = segment * block_size if up_to_the_alignment else block_size
     return Statement(
         (
             ("a block holds at least one token", 1 <= block_size),
@@ -134,12 +134,7 @@ def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
             Mutant(
                 "up_to_the_alignment",
                 "So it is up to the tokens from one boundary to the next, as vLLM's guard has it.",
-                partial(_one_block_is_enough, guard="alignment"),
-            ),
-            Mutant(
-                "next_token_only",
-                "So it is only where they take in the next token alone.",
-                partial(_one_block_is_enough, guard="one"),
+                partial(_one_block_is_enough, up_to_the_alignment=True),
             ),
         ),
     )
@@ -148,10 +143,6 @@ def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
         "The lookahead blocks span the tokens that draft layers look ahead by, one block at least, "
         "and one block less does not.",
         _lookahead_is_exact,
-        (
-            Mutant("one_more", "So do one block more.", partial(_lookahead_is_exact, slip=1)),
-            Mutant("one_less", "So do one block less.", partial(_lookahead_is_exact, slip=-1)),
-        ),
     )
     for kind, near_start, where, run in (
         (SLIDING, False, "tail", "the tail"),
@@ -168,25 +159,11 @@ def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
                 case_name(f"{where}_suffices", kind, lookahead),
                 f"As many contiguous blocks as {need} contain the required run.",
                 partial(_need_suffices, **case),
-                (
-                    Mutant(
-                        "one_block_less",
-                        "One block less contains it too.",
-                        partial(_need_suffices, **case, slip=-1),
-                    ),
-                ),
             )
             yield Obligation(
                 case_name(f"less_than_{where}_does_not_suffice", kind, lookahead),
                 f"Fewer contiguous blocks than {need} leave out a block of the required run.",
                 partial(_less_does_not_suffice, **case),
-                (
-                    Mutant(
-                        "one_block_more",
-                        "So do as many.",
-                        partial(_less_does_not_suffice, **case, slip=1),
-                    ),
-                ),
             )
             yield Obligation(
                 case_name(f"required_run_is_{where}", kind, lookahead),

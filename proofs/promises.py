@@ -8,32 +8,27 @@ from collections.abc import Iterable
 from functools import partial
 
 from hitproof.proofs.interpretation import Interpretation, Products
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Mutant, Obligation, Statement
 from hitproof.spec import hits, retention
 from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.terms import Term, is_multiple, not_
+from hitproof.spec.terms import is_multiple, not_
 
 
-def _replayed(at: Interpretation, slip: int) -> tuple[Term, Term, Hypotheses]:
-    """Any hit that lookup may serve with everything cached, and the replay boundary."""
+def _no_hit_is_longer(at: Interpretation) -> Statement:
     length, alignment = at.integer("length"), at.integer("alignment")
     cap, horizon = at.integer("cap"), at.integer("horizon")
     lookahead = at.integer("lookahead_tokens")
-    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment)
-    hypotheses = (
-        ("the alignment is at least one token", 1 <= alignment),
-        ("a lookahead is not negative", 0 <= lookahead),
-        ("a hit is not negative", 0 <= length),
-        ("a hit ends on a boundary", is_multiple(length, alignment)),
-        ("the hit stays within the cap", length <= cap),
-        ("its lookahead stays within the horizon", length + lookahead <= horizon),
+    return Statement(
+        (
+            ("the alignment is at least one token", 1 <= alignment),
+            ("a lookahead is not negative", 0 <= lookahead),
+            ("a hit is not negative", 0 <= length),
+            ("a hit ends on a boundary", is_multiple(length, alignment)),
+            ("the hit stays within the cap", length <= cap),
+            ("its lookahead stays within the horizon", length + lookahead <= horizon),
+        ),
+        length <= retention.replay_boundary(cap, horizon, lookahead, alignment),
     )
-    return length, boundary, hypotheses
-
-
-def _no_hit_is_longer(at: Interpretation, slip: int = 0) -> Statement:
-    length, boundary, hypotheses = _replayed(at, slip)
-    return Statement(hypotheses, length <= boundary)
 
 
 def _it_can_be_served(at: Interpretation, slip: int = 0) -> Statement:
@@ -60,7 +55,7 @@ def _replay_is_a_boundary(at: Interpretation, least: int = 0) -> Statement:
     )
 
 
-def _follow_up_hits_no_less(at: Interpretation, slip: int = 0) -> Statement:
+def _follow_up_hits_no_less(at: Interpretation) -> Statement:
     alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
     prompt, computed = at.integer("prompt"), at.integer("computed")
     extension = retention.replay_boundary(prompt, prompt, lookahead, alignment)
@@ -70,14 +65,14 @@ def _follow_up_hits_no_less(at: Interpretation, slip: int = 0) -> Statement:
             ("the alignment is at least one token", 1 <= alignment),
             ("the prompt is computed, and perhaps more", prompt <= computed),
         ),
-        extension + slip <= follow_up,
+        extension <= follow_up,
     )
 
 
-def _rounded_hit_asks_less(at: Interpretation, slip: int = 0) -> Statement:
+def _rounded_hit_asks_less(at: Interpretation) -> Statement:
     boundary, interval = at.integer("boundary"), at.integer("interval")
     lookahead, shared = at.integer("lookahead"), at.integer("shared")
-    rounded = boundary // interval * interval + slip
+    rounded = boundary // interval * interval
     return Statement(
         (
             ("the interval is at least one block", 1 <= interval),
@@ -99,23 +94,21 @@ def _intervals_fall_on_boundaries(at: Interpretation, slip: int = 0) -> Statemen
     )
 
 
-def _interval_is_accepted(at: Interpretation, slip: int = 0) -> Statement:
+def _interval_is_accepted(at: Interpretation) -> Statement:
     count, alignment = at.integer("count"), at.integer("alignment")
-    interval = count * alignment
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
             ("the interval is not negative", 0 <= count),
         ),
-        retention.falls_on_boundaries(interval + slip, alignment),
+        retention.falls_on_boundaries(count * alignment, alignment),
     )
 
 
-def _interval_is_refused(at: Interpretation, between: bool = True) -> Statement:
+def _interval_is_refused(at: Interpretation) -> Statement:
     count, alignment, interval = (at.integer(n) for n in ("count", "alignment", "interval"))
     starts, ends = count * alignment, (count + 1) * alignment
-    after = starts < interval if between else starts <= interval
-    refused = (after & (interval < ends)) | (interval < 0)
+    refused = ((starts < interval) & (interval < ends)) | (interval < 0)
     return Statement(
         (
             ("the alignment is at least one token", 1 <= alignment),
@@ -125,12 +118,12 @@ def _interval_is_refused(at: Interpretation, between: bool = True) -> Statement:
     )
 
 
-def _sibling_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = False) -> Statement:
+def _sibling_is_the_first(at: Interpretation) -> Statement:
     block, boundary = at.integer("block"), at.integer("boundary")
     lookahead, interval = at.integer("lookahead"), at.integer("interval")
     group = BlockGeometry(GroupKind.SLIDING_WINDOW, 1, 0, lookahead)
     other = at.integer("other") * interval
-    sibling = retention.sibling_boundary(group, block, interval) + slip
+    sibling = retention.sibling_boundary(group, block, interval)
     return Statement(
         (
             ("the interval is at least one block", 1 <= interval),
@@ -141,7 +134,7 @@ def _sibling_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = Fa
         (block < hits.run_end(group, sibling))
         & (1 <= sibling)
         & is_multiple(sibling, interval)
-        & (sibling + int(strictly) <= boundary),
+        & (sibling <= boundary),
     )
 
 
@@ -151,13 +144,6 @@ def no_replay_hits_more() -> Obligation:
         "no_replay_hits_more",
         "No resend or extension hits more than the replay boundary, whatever is cached.",
         _no_hit_is_longer,
-        (
-            Mutant(
-                "lookahead_too_long",
-                "Nor more than that of a longer lookahead.",
-                partial(_no_hit_is_longer, slip=1),
-            ),
-        ),
     )
 
 
@@ -203,7 +189,6 @@ def replays() -> Iterable[Obligation]:
         "A follow-up turn, which finds the prompt and some of its output cached, hits no less than "
         "an extension of the prompt.",
         _follow_up_hits_no_less,
-        (Mutant("hits_more", "It hits more.", partial(_follow_up_hits_no_less, slip=1)),),
     )
 
 
@@ -214,46 +199,21 @@ def siblings() -> Iterable[Obligation]:
         "A hit rounded down to the interval is no longer than the dense one and needs no more "
         "of the shared prefix.",
         _rounded_hit_asks_less,
-        (
-            Mutant(
-                "one_block_more",
-                "Nor does a hit one block longer.",
-                partial(_rounded_hit_asks_less, slip=1),
-            ),
-        ),
     )
     yield intervals_fall_on_boundaries()
     yield Obligation(
         "interval_on_boundaries_is_accepted",
         "Each multiple of the alignment that is not negative is a retention interval.",
         _interval_is_accepted,
-        (Mutant("one_token_more", "So is a token more.", partial(_interval_is_accepted, slip=1)),),
     )
     yield Obligation(
         "interval_off_boundaries_is_refused",
         "No retention interval is negative or lies between two multiples of the alignment.",
         _interval_is_refused,
-        (
-            Mutant(
-                "on_a_boundary",
-                "None lies on one either.",
-                partial(_interval_is_refused, between=False),
-            ),
-        ),
     )
     yield Obligation(
         "sibling_boundary_is_the_first",
         "The sibling boundary after a block falls on the interval and its run ends after the "
         "block, and that of no earlier one does.",
         _sibling_is_the_first,
-        (
-            Mutant(
-                "block_after",
-                "So is the block edge after it.",
-                partial(_sibling_is_the_first, slip=1),
-            ),
-            Mutant(
-                "all_later", "All others are later.", partial(_sibling_is_the_first, strictly=True)
-            ),
-        ),
     )

@@ -88,6 +88,7 @@ class Solver:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.resource_limit = settings.resource_limit
         self.resource_count = 0
         self._counted: tuple[z3.Context | None, int] = None, 0
 
@@ -155,7 +156,7 @@ class Solver:
     def _solver(self, at: Z3Interpretation) -> z3.Solver:
         solver = z3.SimpleSolver(ctx=at.context)
         solver.set("random_seed", self._settings.seed)
-        solver.set("rlimit", self._settings.resource_limit)
+        solver.set("rlimit", self.resource_limit)
         return solver
 
     def _solution(self, solver: z3.Solver) -> tuple[z3.ModelRef | None, str]:
@@ -246,6 +247,8 @@ def _judge(
     replay(obligation.state, premises, broken=False)
     refuted: dict[str, Model] = {}
     result = replace(result, premises=premises, mutants=refuted)
+    if not obligation.mutants:
+        solver.resource_limit //= 10  # one slip is enough, so none is waited for
     for mutant in obligation.mutants or slips(obligation.state):
         model, reason = solver.small_model(mutant.state, broken=True)
         if model is not None:

@@ -89,10 +89,7 @@ def run_is_kept(at: Interpretation, mode: str) -> Statement:
     names = ("resend", "boundary", "junction")
     required = _of_any_kind(at, lambda group: _required(at, group, _boundary(at, group)))
     return Statement(
-        (
-            *_interval(at, mode),
-            ("the promised hit requires the block", required),
-        ),
+        (*_interval(at, mode), ("the promised hit requires the block", required)),
         _of_any_kind(at, lambda group: _retained(at, group, names, mode)),
     )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hitproof.proofs.cases import CASES, KINDS, any_group
+from hitproof.proofs.cases import CASES, KINDS
 from hitproof.proofs.covers import COVERS
 from hitproof.proofs.interpretation import Abstract, Model, Replay
 from hitproof.proofs.lemmas import LEMMAS
@@ -389,7 +389,7 @@ def test_what_is_argued_in_words_is_said() -> None:
 @pytest.mark.parametrize("kind", GroupKind)
 def test_scans_are_proved_for_any_lookahead_and_two_limits(kind: GroupKind) -> None:
     """The lookahead, the cap and the horizon are unknowns of their own, without bounds."""
-    setting, hypotheses = _setting(Abstract(), kind, any_group)
+    setting, hypotheses = _setting(Abstract(), kind)
     unknowns = {str(setting.cap), str(setting.horizon), str(setting.group.lookahead)}
     assert len(unknowns) == 3
     bounded = [why for why, holds in hypotheses if "lookahead <= 1" in str(holds)]
