@@ -11,8 +11,9 @@ what is taken for granted of it: `proofs.several` has any number of groups.
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from hitproof.proofs.cases import KINDS, any_group, case_name
 from hitproof.proofs.interpretation import Interpretation, Products
-from hitproof.proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits
 from hitproof.spec.groups import GroupKind, whole_blocks
 from hitproof.spec.terms import Formula, Term, implies, is_multiple, not_
@@ -116,7 +117,7 @@ def _length_in_blocks(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
-def _conditions_in_tokens(at: Interpretation, kind: GroupKind, any_group: AnyGroup) -> Statement:
+def _conditions_in_tokens(at: Interpretation, kind: GroupKind) -> Statement:
     lookahead, block_size = at.integer("lookahead"), at.integer("block_size")
     group, sizes = any_group(at, kind, lookahead)
     given, horizon = at.integer("given"), at.integer("horizon")
@@ -149,7 +150,7 @@ def _conditions_in_tokens(at: Interpretation, kind: GroupKind, any_group: AnyGro
     )
 
 
-def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obligation]:
+def obligations() -> Iterable[Obligation]:
     """What the alignment is to lengths in tokens."""
     yield Obligation(
         "edges_less_alignments_are_edges",
@@ -198,11 +199,11 @@ def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obl
         _length_in_blocks,
         (Mutant("one_token_more", "So does a token more.", partial(_length_in_blocks, slip=1)),),
     )
-    for kind in kinds:
+    for kind in KINDS:
         yield Obligation(
-            f"lookup_in_blocks_is_longest_in_tokens[{kind}]",
+            case_name("lookup_in_blocks_is_longest_in_tokens", kind),
             "A group's lookup in blocks, given a candidate and a horizon rounded down to blocks, "
             "returns no negative length, none above the candidate and none below a hit that is "
             "valid in tokens: what the common hit of several groups asks of it.",
-            partial(_conditions_in_tokens, kind=kind, any_group=any_group),
+            partial(_conditions_in_tokens, kind=kind),
         )

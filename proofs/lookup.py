@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from hitproof.proofs import boundaries, scans
-from hitproof.proofs.cases import CASES, KINDS, any_group, case_name
+from hitproof.proofs.cases import CASES, any_group, case_name
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits
@@ -220,7 +220,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             partial(_longest_is_one, **case),
         )
     yield from scans.obligations()
-    yield from boundaries.obligations(KINDS, any_group)
+    yield from boundaries.obligations()
 
 
 OBLIGATIONS = {"lookup_returns_longest_valid_hit": tuple(_lookup_returns_longest_valid_hit())}

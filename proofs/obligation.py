@@ -13,7 +13,6 @@ from hitproof.proofs.interpretation import (
     Z3Interpretation,
     bare,
 )
-from hitproof.spec.groups import BlockGeometry, GroupKind
 from hitproof.spec.terms import Formula, Term
 
 Hypotheses: TypeAlias = tuple[tuple[str, Formula], ...]
@@ -36,10 +35,6 @@ class Statement:
 State: TypeAlias = Callable[[Interpretation], Statement]
 """A statement, in any interpretation. Unknowns are named the most important first: models
 make the first one smallest, then the second, and so on."""
-
-
-AnyGroup: TypeAlias = Callable[[Interpretation, GroupKind, Term], tuple[BlockGeometry, Hypotheses]]
-"""Any group of a kind and a lookahead, with what is taken for granted of its sizes."""
 
 
 def refutation(state: State, at: Z3Interpretation) -> list[Term]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from hitproof.proofs.cases import holds_token
+from hitproof.proofs.cases import case_name, holds_token
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import attention, hits
@@ -367,7 +367,7 @@ def soundness() -> Iterable[Obligation]:
     """That all is there which a hit lets a request read."""
     for kind in GroupKind:
         yield Obligation(
-            f"what_a_valid_hit_reads_is_cached[{kind}]",
+            case_name("what_a_valid_hit_reads_is_cached", kind),
             "Of any number of groups, of any kinds and sizes, each that takes part has cached, for "
             f"a valid hit, all that a later token of the request reads before it: {kind}.",
             partial(_read_is_cached, kind=kind),
