@@ -1146,7 +1146,7 @@ module_of_a_function:
     def forget(): kept.__module__ = "b"
     strange = lambda: kept.__module__ != "b"
 annotations_of_a_function:
-    def kept():
+    def kept() -> None:
         pass
     def forget(): kept.__annotations__["return"] = 1
     strange = lambda: kept.__annotations__["return"] is None
