@@ -1382,6 +1382,9 @@ one_that_was_there_as_a_key:
 one_that_was_there_by_a_hash:
     return _one_of_two(lambda kept: _Hashed(kept).__hash__() == _hash_of_plain)
 one_that_was_there_by_a_hash_that_is_kept:
+    def strange(kept):
+        hashed = _KeepsItsHash(kept)
+        return len({hashed: 1}) == 1 and hashed.last == _hash_of_plain
     return _one_of_two(strange)
 list_that_was_there:
     kept = [_lists[0]]
