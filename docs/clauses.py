@@ -183,8 +183,8 @@ def _theorem(claim: Claim) -> Iterator[str]:
         names = ", ".join(f"`{name}`" for name in unproved)
         yield f"Not proved, but tested, are the clauses {names}.\n"
     yield (
-        f"This is proved without bounds, in {count} obligations, and deliberate errors in each of "
-        f"them are refuted. `hitproof prove {claim.name}` proves it again.\n"
+        f"This is proved without bounds, in {count} obligations; deliberate errors in them are "
+        f"refuted. `hitproof prove {claim.name}` proves it again.\n"
     )
     modules = {_module(each.state) for each in theorem.obligations}
     yield f"It is stated in {', '.join(f'`{module}`' for module in sorted(modules))}.\n"

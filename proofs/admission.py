@@ -12,7 +12,7 @@ from hitproof.proofs.interpretation import Interpretation, Products
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import admission, attention
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.terms import Term, ceil_div, implies, is_multiple, max, not_
+from hitproof.spec.terms import Formula, Term, ceil_div, implies, is_multiple, max, not_
 
 _KINDS = (FULL, SLIDING, CHUNKED)
 _EDGE = "chunks_of_whole_blocks_start_on_edges"
@@ -208,17 +208,13 @@ def _promise(at: Interpretation, gives_up: bool = True) -> Statement:
 
 
 def _some_answer(at: Interpretation) -> Statement:
-    least, most, free, reserved = (
-        at.integer(name) for name in ("least", "most", "free", "reserved")
-    )
+    names = ("least", "most", "free", "reserved")
+    least, most, free, reserved = map(at.integer, names)
     granted = at.integer("granted") == 1
-    right = partial(
-        admission.is_answered_right,
-        least=least,
-        most=most,
-        free=free,
-        reserved=reserved,
-    )
+
+    def right(granted: Formula) -> Formula:
+        return admission.is_answered_right(granted, least, most, free, reserved)
+
     return Statement(
         (
             ("blocks are reserved, or none", 0 <= reserved),

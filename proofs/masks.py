@@ -12,22 +12,29 @@ from hitproof.spec.groups import BlockGeometry, GroupKind
 from hitproof.spec.terms import Formula, Term, is_multiple, max
 
 
-def _reachable_is_kept(
-    at: Interpretation, kind: GroupKind, lookahead: int, looks_ahead: bool = True
-) -> Statement:
-    """``looks_ahead``: so does the mask."""
+def _read(
+    at: Interpretation, kind: GroupKind, lookahead: int
+) -> tuple[BlockGeometry, Term, Term, Hypotheses]:
+    """Any group, a block in the required run of some boundary, and that boundary."""
     block = at.integer("block")
     group, sizes = any_group(at, kind, lookahead)
     count = at.integer("count")
     boundary = count * group.segment
-    return Statement(
-        (
-            *sizes,
-            ("the hit is not empty", 1 <= count),
-            ("the block is in its required run", hits.in_required_run(group, block, boundary)),
-        ),
-        mask.in_mask(group if looks_ahead else replace(group, lookahead=0), block),
+    hypotheses = (
+        *sizes,
+        ("the hit is not empty", 1 <= count),
+        ("the block is in its required run", hits.in_required_run(group, block, boundary)),
     )
+    return group, block, boundary, hypotheses
+
+
+def _reachable_is_kept(
+    at: Interpretation, kind: GroupKind, lookahead: int, looks_ahead: bool = True
+) -> Statement:
+    """``looks_ahead``: so does the mask."""
+    group, block, _, hypotheses = _read(at, kind, lookahead)
+    masked = group if looks_ahead else replace(group, lookahead=0)
+    return Statement(hypotheses, mask.in_mask(masked, block))
 
 
 def _next_is_the_first(at: Interpretation) -> Statement:
@@ -82,18 +89,10 @@ def _only_the_mask_is_stored(at: Interpretation, kind: GroupKind, lookahead: int
 
 
 def _served_is_due(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
-    block, count, num_final = (at.integer(n) for n in ("block", "count", "num_final"))
-    group, sizes = any_group(at, kind, lookahead)
-    boundary = count * group.segment
-    return Statement(
-        (
-            *sizes,
-            ("the hit is not empty", 1 <= count),
-            ("the block is in its required run", hits.in_required_run(group, block, boundary)),
-            ("all of that run is final", hits.run_end(group, boundary) <= num_final),
-        ),
-        mask.is_due(group, block, num_final),
-    )
+    group, block, boundary, hypotheses = _read(at, kind, lookahead)
+    num_final = at.integer("num_final")
+    final = ("all of that run is final", hits.run_end(group, boundary) <= num_final)
+    return Statement((*hypotheses, final), mask.is_due(group, block, num_final))
 
 
 def _mask_keeps_every_reachable_block() -> Iterable[Obligation]:

@@ -14,44 +14,22 @@ from threading import Lock
 from typing import Any
 from zlib import crc32
 
-from hitproof.conformance.histories.adapter_workloads import adapter_workload
-from hitproof.conformance.histories.chunk_workloads import chunk_workload
 from hitproof.conformance.histories.connections import connections
-from hitproof.conformance.histories.connector_workloads import connector_workload
-from hitproof.conformance.histories.contended_workloads import contended_workload
 from hitproof.conformance.histories.corpus import corpus
-from hitproof.conformance.histories.ec_workloads import ec_workload
 from hitproof.conformance.histories.edges import edges
-from hitproof.conformance.histories.encoder_workloads import encoder_workload
-from hitproof.conformance.histories.engine_workloads import engine_workload
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
-from hitproof.conformance.histories.format_workloads import format_workload
 from hitproof.conformance.histories.generator import fine_history, history
-from hitproof.conformance.histories.grammar_workloads import grammar_workload
-from hitproof.conformance.histories.host_workloads import host_workload
-from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
-from hitproof.conformance.histories.limit_workloads import limit_workload
-from hitproof.conformance.histories.margin_workloads import margin_workload
 from hitproof.conformance.histories.module_families import module_histories
-from hitproof.conformance.histories.offload_workloads import offload_workload
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
-from hitproof.conformance.histories.rank_workloads import rank_workload
-from hitproof.conformance.histories.reset_workloads import reset_workload
-from hitproof.conformance.histories.resumed_workloads import resumed_workload
-from hitproof.conformance.histories.resumption_workloads import resumption_workload
-from hitproof.conformance.histories.room_workloads import room_workload
-from hitproof.conformance.histories.scenarios import scenario
+from hitproof.conformance.histories.scenarios import FEATURES, scenario
 from hitproof.conformance.histories.schema import History, Load
-from hitproof.conformance.histories.session_workloads import session_workload
 from hitproof.conformance.histories.situations import fine_situations, situations
 from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
-from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.twins import fine_twins, twins
 from hitproof.conformance.histories.uncached import uncached_histories
-from hitproof.conformance.histories.workload_generator import workload
 from hitproof.conformance.histories.workload_json import (
     is_workload,
     read_workload,
@@ -162,58 +140,14 @@ class Origin(StrEnum):
     GENERATED = "generated"
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
-    SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next twenty-four; all others are of managers."""
     LAYERS = "layers"
-    CONTENDED = "contended"
-    CHUNKS = "chunks"
-    HOST = "host pool"
-    RANKS = "ranks"
-    ADAPTERS = "adapters"
-    LIMITS = "limits"
-    MARGINS = "margins"
-    RESUMPTIONS = "resumptions"
-    ENGINES = "engines"
-    CONNECTORS = "connectors"
-    IMAGES = "images"
-    STOPS = "stops"
-    SESSIONS = "sessions"
-    OFFLOADS = "offloads"
-    ROOM = "room"
-    GRAMMARS = "grammars"
-    FORMATS = "formats"
-    RESETS = "resets"
-    EC_CONNECTORS = "encoder connectors"
-    ENCODERS = "encoders"
-    RESUMED = "resumed in flight"
+    """Of whole schedulers, as are the next two; all others are of managers."""
     SPREAD = "spread layers"
     SCENARIOS = "scenarios"
 
 
 _WORKLOADS = {
-    Origin.SCHEDULER: workload,
     Origin.LAYERS: layer_workload,
-    Origin.CONTENDED: contended_workload,
-    Origin.CHUNKS: chunk_workload,
-    Origin.HOST: host_workload,
-    Origin.RANKS: rank_workload,
-    Origin.ADAPTERS: adapter_workload,
-    Origin.LIMITS: limit_workload,
-    Origin.MARGINS: margin_workload,
-    Origin.RESUMPTIONS: resumption_workload,
-    Origin.ENGINES: engine_workload,
-    Origin.CONNECTORS: connector_workload,
-    Origin.IMAGES: image_workload,
-    Origin.STOPS: stop_workload,
-    Origin.SESSIONS: session_workload,
-    Origin.OFFLOADS: offload_workload,
-    Origin.ROOM: room_workload,
-    Origin.GRAMMARS: grammar_workload,
-    Origin.FORMATS: format_workload,
-    Origin.RESETS: reset_workload,
-    Origin.EC_CONNECTORS: ec_workload,
-    Origin.ENCODERS: encoder_workload,
-    Origin.RESUMED: resumed_workload,
     Origin.SPREAD: spread_workload,
     Origin.SCENARIOS: scenario,
 }
@@ -359,43 +293,18 @@ _CORPUS = {Profile.QUICK: 80, Profile.DEFAULT: None, Profile.THOROUGH: None}
 """The first add most."""
 _GENERATED = {Profile.QUICK: 15, Profile.DEFAULT: 150, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 6, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
-_SCHEDULERS = {Profile.QUICK: 20, Profile.DEFAULT: 250, Profile.THOROUGH: 6_000}
 _LAYERS = {
     Profile.QUICK: NUM_MODELS + 24,
     Profile.DEFAULT: NUM_MODELS + 100,
     Profile.THOROUGH: 1_000,
 }
 """Models, and then mixes of layers; the quick profile has every third."""
-_SEEDED = {
-    Origin.CONTENDED: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 600},
-    Origin.CHUNKS: {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600},
-    Origin.ADAPTERS: {Profile.QUICK: 4, Profile.DEFAULT: 100, Profile.THOROUGH: 600},
-    Origin.LIMITS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
-    Origin.MARGINS: {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600},
-    Origin.RESUMPTIONS: {Profile.QUICK: 4, Profile.DEFAULT: 120, Profile.THOROUGH: 1_000},
-    Origin.ENGINES: {Profile.QUICK: 8, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500},
-    Origin.HOST: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
-    Origin.CONNECTORS: {Profile.QUICK: 6, Profile.DEFAULT: 120, Profile.THOROUGH: 2_000},
-    Origin.IMAGES: {Profile.QUICK: 9, Profile.DEFAULT: 108, Profile.THOROUGH: 1_500},
-    Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
-    Origin.STOPS: {Profile.QUICK: 5, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
-    Origin.SESSIONS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
-    Origin.OFFLOADS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 1_000},
-    Origin.ROOM: {Profile.QUICK: 5, Profile.DEFAULT: 40, Profile.THOROUGH: 300},
-    Origin.GRAMMARS: {Profile.QUICK: 3, Profile.DEFAULT: 36, Profile.THOROUGH: 1_000},
-    Origin.FORMATS: {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
-    Origin.RESETS: {Profile.QUICK: 4, Profile.DEFAULT: 32, Profile.THOROUGH: 1_000},
-    Origin.EC_CONNECTORS: {Profile.QUICK: 3, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
-    Origin.ENCODERS: {Profile.QUICK: 15, Profile.DEFAULT: 40, Profile.THOROUGH: 500},
-    Origin.RESUMED: {Profile.QUICK: 2, Profile.DEFAULT: 3, Profile.THOROUGH: 100},
-    Origin.SCENARIOS: {Profile.QUICK: 0, Profile.DEFAULT: 0, Profile.THOROUGH: 6_000},
-    Origin.SPREAD: {
-        Profile.QUICK: 6,
-        Profile.DEFAULT: NUM_SPREAD + 12,
-        Profile.THOROUGH: NUM_SPREAD + 300,
-    },
+_SPREAD = {Profile.QUICK: 6, Profile.DEFAULT: NUM_SPREAD + 12, Profile.THOROUGH: NUM_SPREAD + 300}
+_SCENARIOS = {
+    profile: turns * len(FEATURES)
+    for profile, turns in {Profile.QUICK: 2, Profile.DEFAULT: 20, Profile.THOROUGH: 600}.items()
 }
-"""How many scheduler histories of these origins are played, in this order."""
+"""Each feature comes first as often as each other."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
 _SITUATIONS = {Profile.QUICK: 10, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
@@ -443,13 +352,12 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
         yield Play(Origin.CONNECTION, str(number))
     for number in range(0, len(_all(uncached_histories)), _EVERY[profile]):
         yield Play(Origin.UNCACHED, str(number))
-    for number in range(_SCHEDULERS[profile]):
-        yield Play(Origin.SCHEDULER, f"{seed}:{number}")
     for number in range(0, _LAYERS[profile], 3 if profile is Profile.QUICK else 1):
         yield Play(Origin.LAYERS, f"{seed}:{number}")
-    for origin, counts in _SEEDED.items():
-        for number in range(counts[profile]):
-            yield Play(origin, f"{seed}:{number}")
+    for number in range(_SPREAD[profile]):
+        yield Play(Origin.SPREAD, f"{seed}:{number}")
+    for number in range(_SCENARIOS[profile]):
+        yield Play(Origin.SCENARIOS, f"{seed}:{number}")
     if not fine:
         return
     for number in range(0, len(_all(fine_situations)), _SITUATIONS[profile]):

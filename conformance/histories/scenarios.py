@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from hitproof.conformance.histories.schema import Embeddings, HistoryError, Image
-from hitproof.conformance.histories.workload_generator import blocks_needed
 from hitproof.conformance.histories.workloads import (
     DRAFT_HEADS,
     Arrival,
@@ -179,7 +178,7 @@ def _ahead(made: Scenario) -> None:
     made.deployed |= {
         "async_scheduling": True,
         "ranks": ranks,
-        "v2_model_runner": ranks > 1 or "host" in made.deployed or made.chance(0.4),
+        "v2_model_runner": "v2_model_runner" in made.deployed or ranks > 1 or made.chance(0.4),
     }
 
 
@@ -290,15 +289,25 @@ def _images(made: Scenario) -> None:
         start += length
 
     def seen(request: Arrival) -> dict[str, Any]:
-        names = ("cat", "cat", "dog") if request.session is None else ("cat",)
+        if request.session is not None:
+            return {}
         own = [
-            Image(f"{made.random.choice(names)} of {length}", at, length)
+            Image(f"{made.any_of('cat', 'cat', 'dog')} of {length}", at, length)
             for at, length in places
             if at + length <= len(request.prompt)
         ]
         return {"images": tuple(own)}
 
     made.each(0.8, seen)
+    told, images = 0, list[Image]()
+    for name, each in made.requests.items():
+        if each.session is not None:  # each input has those of earlier ones, and its own
+            end = len(each.prompt)
+            own = [at for at in places if at[0] >= told and sum(at) <= end]
+            own = own or [(told, min(most, end - told))]
+            images += [Image(f"cat of {length}", at, length) for at, length in own]
+            made.requests[name] = replace(each, images=tuple(images))
+            told = len(each.kept)
     if made.chance(0.3):
         steps = made.random.sample(range(1, 16), made.random.randint(1, 4))
         made.played["encoder_resets"] = tuple(sorted(steps))
@@ -629,7 +638,7 @@ def _deployment(made: Scenario, longest: int) -> Deployment:
         budget = max(budget, max(lengths, default=0) + drafts + 2)
     if "max_num_scheduled_tokens" in made.deployed:
         budget = max(budget, made.deployed["max_num_scheduled_tokens"])
-    one = sum(blocks_needed(each, longest, budget, drafts) for each in groups)
+    one = sum(_blocks_needed(each, longest, budget, drafts) for each in groups)
     one += sum(each.window is not None for each in groups)
     host: HostPool | None = made.deployed.get("host")
     if host is not None:
@@ -645,3 +654,17 @@ def _deployment(made: Scenario, longest: int) -> Deployment:
         made.deployed.pop("mamba_shared_prefix_checkpoint", None)
     arguments = {"max_num_seqs": made.any_of(1, 2, 4, 4)} | made.deployed
     return Deployment(groups, 1 + pool, longest, budget, **arguments)
+
+
+def _blocks_needed(group: Group, longest: int, budget: int, drafts: int) -> int:
+    """Blocks that one request of the longest kind needs at most."""
+    blocks = math.ceil((longest + drafts) / group.block_size)
+    match group.kind:
+        case GroupKind.MAMBA:
+            return 3 + drafts
+        case GroupKind.SLIDING_WINDOW:
+            assert group.window is not None
+            seen = group.window - 1 + 2 * (budget + drafts)
+            return min(blocks, math.ceil(seen / group.block_size) + 1)
+        case _:
+            return blocks

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hitproof.conformance.histories.format_workloads import format_workload
 from hitproof.conformance.histories.naming import Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import Arrival, Deployment
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
@@ -81,10 +79,6 @@ def test_what_is_zeroed_is_not_what_its_key_says() -> None:
     assert str(misread.signature.code) == "other-content-read"
 
 
-def test_histories_have_variety() -> None:
-    made = [format_workload(f"1:{seed}") for seed in range(24)]
-    assert all(read_workload(write_workload(each)) == each for each in made)
-    assert {len(set(each.deployment.precisions)) for each in made} == {0, 1, 2}
-    assert any(each.deployment.has_mamba and each.deployment.precisions for each in made)
+def test_each_group_has_a_precision() -> None:
     with pytest.raises(HistoryError, match="one entry for each group"):
-        replace(made[0].deployment, precisions=("fp8",))
+        Deployment((FULL, WINDOW), 20, 64, 64, precisions=("fp8",))

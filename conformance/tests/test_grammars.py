@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.histories.grammar_workloads import grammar_workload
 from hitproof.conformance.histories.schema import HistoryError
-from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import Arrival, Connector, SchedulerHistory
 from hitproof.conformance.scheduling.grammars import Grammars
 from hitproof.conformance.scheduling.playing import play
@@ -84,17 +82,6 @@ def test_each_token_is_masked(masks: Masks | None, wrong: list[str]) -> None:
     given = {} if masks is None else {"a": masks}
     found = Grammars(HISTORY).masked(given, {"a": Constrained(4, 3, 2)})
     assert [str(each.signature.defect) for each in found] == wrong
-
-
-def test_a_history_with_grammars_is_written_and_read() -> None:
-    histories = [grammar_workload(f"1:{seed}") for seed in range(60)]
-    for history in histories:
-        assert read_workload(write_workload(history)) == history
-    requests = [each for history in histories for each in history.requests.values()]
-    assert any(each.grammar_steps for each in requests)
-    assert any(each.valid_drafts for each in requests)
-    assert any(each.grammar_steps is None for each in requests)
-    assert {history.deployment.async_scheduling for history in histories} == {True, False}
 
 
 def test_a_history_loses_grammars_that_show_nothing() -> None:

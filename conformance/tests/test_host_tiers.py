@@ -6,11 +6,14 @@ from dataclasses import replace
 import pytest
 
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.histories.host_workloads import host_workload
 from hitproof.conformance.histories.naming import Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.workload_json import read_workload, write_workload
-from hitproof.conformance.histories.workloads import Arrival, Deployment, HostPool
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Deployment,
+    HostPool,
+    SchedulerHistory,
+)
 from hitproof.conformance.judge.content_store import ContentStore
 from hitproof.conformance.scheduling.host_tiers import HostTiers
 from hitproof.conformance.subject.schedulers import (
@@ -190,12 +193,6 @@ def test_what_is_held_at_the_end_is_seen() -> None:
     assert codes == [Code.BLOCKS_HELD_WHEN_IDLE]
 
 
-def test_a_generated_history_survives_as_json() -> None:
-    for number in range(20):
-        history = host_workload(f"1:{number}")
-        assert read_workload(write_workload(history), "x") == history
-
-
 def test_what_no_host_pool_has_is_refused() -> None:
     window = Group(GroupKind.SLIDING_WINDOW, SIZE, 8)
     with pytest.raises(HistoryError, match="omit host"):
@@ -204,10 +201,8 @@ def test_what_no_host_pool_has_is_refused() -> None:
         Deployment((GROUP,), 20, 32, 8, host=HostPool(20), ranks=2)
     with pytest.raises(HistoryError, match="needs one rank"):
         Deployment((GROUP,), 20, 32, 8, host=HostPool(20), decode_context_parallel_size=2)
-    history = host_workload("1:0")
     with pytest.raises(HistoryError, match=r"set host\.loads"):
-        replace(
-            history,
-            deployment=replace(history.deployment, host=HostPool(40)),
-            requests={"b": ARRIVALS["b"]},
+        SchedulerHistory(
+            Deployment((GROUP,), 20, 32, 8, v2_model_runner=True, host=HostPool(40)),
+            {"b": ARRIVALS["b"]},
         )

@@ -5,16 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from hitproof.conformance.histories.ec_workloads import ec_workload
-from hitproof.conformance.histories.encoder_workloads import encoder_workload
-from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
-from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
     Encoder,
-    SchedulerHistory,
 )
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
@@ -149,51 +144,3 @@ def test_steps_that_are_wrong(
     deployment: Deployment, plans: Sequence[Plan], defects: Sequence[str]
 ) -> None:
     assert wrong(deployment, *plans) == list(defects)
-
-
-def test_histories_have_variety() -> None:
-    made = [image_workload(f"1:{seed}") for seed in range(90)]
-    arrivals = [each for history in made for each in history.requests.values()]
-    assert any(len(each.images) > 1 for each in arrivals)
-    assert any(each.aborted and each.images for each in arrivals)
-    assert any(image.offset % 4 == 0 for each in arrivals for image in each.images)
-    deployments = [history.deployment for history in made]
-    assert {each.speculative_method for each in deployments} >= {None, "eagle", "mtp"}
-    assert any(each.encoder is not None and each.encoder.whole_images for each in deployments)
-    assert any(each.has_mamba for each in deployments)
-    assert any(each.async_scheduling for each in deployments)
-    assert any(each.policy == "priority" for each in deployments)
-    assert any(each.num_mtp_modules > 1 for each in deployments)
-    sharing = (history for history in made if _waits_with_an_image(history))
-    assert any(sharing)
-
-
-def test_resets_come_while_images_are_half_computed() -> None:
-    made = [encoder_workload(f"1:{seed}") for seed in range(60)]
-    assert all(read_workload(write_workload(each)) == each for each in made)
-    assert all(each.encoder_resets for each in made)
-    arrivals = [(each, r) for each in made for r in each.requests.values()]
-    assert any(r.aborted for _, r in arrivals)
-    assert any(
-        i.length > h.deployment.max_num_batched_tokens for h, r in arrivals for i in r.images
-    )
-    assert any(len({i.identifier for i in r.images}) < len(r.images) for _, r in arrivals)
-    assert {each.deployment.policy for each in made} == {"fcfs", "priority"}
-
-
-def _waits_with_an_image(history: SchedulerHistory) -> bool:
-    """Whether two requests begin with one image, of which the pool has no room for both."""
-    firsts = [each for each in history.requests.values() if len(each.images) > 1]
-    blocks = [-(-len(each.prompt) // history.deployment.groups[0].block_size) for each in firsts]
-    same = len({each.images[0].identifier for each in firsts}) < len(firsts)
-    return same and sum(blocks) >= history.deployment.num_gpu_blocks
-
-
-def test_encoder_cache_connectors_come_beside_loads_and_sends() -> None:
-    made = [ec_workload(f"1:{seed}") for seed in range(24)]
-    assert all(read_workload(write_workload(each)) == each for each in made)
-    beside = [h for h in made if h.deployment.encoder and h.deployment.encoder.ec_connector]
-    arrivals = [each for history in beside for each in history.requests.values()]
-    for each in (True, False):
-        assert any(bool(one.images) is each and one.send_steps for one in arrivals)
-        assert any(bool(one.images) is each and one.loads for one in arrivals)

@@ -6,10 +6,14 @@ import pytest
 
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Prefixes
-from hitproof.conformance.histories.offload_workloads import offload_workload
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.workload_json import read_workload, write_workload
-from hitproof.conformance.histories.workloads import Arrival, Connector, Deployment, Layers
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Connector,
+    Deployment,
+    Layers,
+    SchedulerHistory,
+)
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -125,15 +129,9 @@ def test_what_is_read_before_it_is_there_is_seen() -> None:
     assert read == {Code.OTHER_CONTENT_READ}
 
 
-def test_histories_are_of_many_sizes_and_can_be_written() -> None:
-    made = [offload_workload(f"1:{number}") for number in range(20)]
-    assert all(read_workload(write_workload(each)) == each for each in made)
-    assert {len({group.block_size for group in each.deployment.groups}) for each in made} == {1, 2}
-
-
 def test_what_the_connector_has_is_not_said_of_requests() -> None:
-    made = offload_workload("1:0")
+    deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector(offloads=9))
     with pytest.raises(HistoryError, match="or offloads"):
-        replace(made, requests={"a": Arrival(PROMPT, (90,), loads=8)})
+        SchedulerHistory(deployment, {"a": Arrival(PROMPT, (90,), loads=8)})
     with pytest.raises(HistoryError, match="omit layers or offloads"):
-        replace(made.deployment, layers=(Layers(),))
+        replace(deployment, layers=(Layers(),))

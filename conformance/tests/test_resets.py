@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.histories.reset_workloads import reset_workload
 from hitproof.conformance.histories.schema import HistoryError
-from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Connector,
@@ -77,18 +75,10 @@ def test_a_reset_is_done_where_nothing_is_held(fault: str, defects: set[str]) ->
     assert {life.ended for life in outcome.lives.values()} == {"finished"}
 
 
-def test_histories_have_all_combinations_and_survive_json() -> None:
-    seen = set[tuple[Any, ...]]()
-    for seed in range(40):
-        history = reset_workload(f"1:{seed}")
-        assert read_workload(write_workload(history)) == history
-        for each in history.resets:
-            seen.add((each.reset_running_requests, each.reset_connector, each.connector_refuses))
-    assert len(seen) >= 6
-
-
 def test_resets_are_removed_where_they_show_nothing() -> None:
-    history = reset_workload("1:0")
+    deployment = replace(DEPLOYMENT, connector=Connector())
+    resets = (Reset(1), Reset(2, reset_running_requests=True, reset_connector=True), Reset(9))
+    history = SchedulerHistory(deployment, REQUESTS, resets=resets)
     small = shrink(history, lambda each: any(one.reset_connector for one in each.resets))
     assert [replace(each, at=0) for each in small.resets] == [Reset(0, reset_connector=True)]
 

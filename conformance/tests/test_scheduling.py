@@ -15,8 +15,6 @@ from hitproof.conformance.histories.schema import (
     HistoryError,
     Image,
 )
-from hitproof.conformance.histories.session_workloads import session_workload
-from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
     Arrival,
@@ -551,17 +549,6 @@ def test_who_stops_could_go_on() -> None:
         SchedulerHistory(DEPLOYMENT, {"a": long})
     assert Arrival((1,), (2,), past_end=(3,)).max_tokens == 1
     assert Arrival((1,), (2,), past_end=(3,), stop=True).max_tokens == 2
-
-
-def test_histories_of_ends_are_written_and_read() -> None:
-    made = [stop_workload(f"1:{number}") for number in range(60)]
-    sessions = [session_workload(f"1:{number}") for number in range(60)]
-    assert all(each.sessions for each in sessions)
-    assert all(read_workload(write_workload(each)) == each for each in sessions)
-    assert all(read_workload(write_workload(each)) == each for each in made)
-    ends = [each for history in made for each in history.requests.values() if each.past_end]
-    assert {each.stop for each in ends} == {True, False}
-    assert len({history.deployment.speculative_method for history in made}) == 5
 
 
 def test_what_two_requests_were_seen_to_share_is_promised_to_the_third() -> None:

@@ -7,10 +7,8 @@ import pytest
 
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
-from hitproof.conformance.histories.connector_workloads import connector_workload
 from hitproof.conformance.histories.naming import Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Connector,
@@ -182,16 +180,6 @@ def test_who_hits_blocks_of_a_failed_load_is_wrong() -> None:
     assert [dict(each.signature.defect.parameters) for each in found] == [
         {"of": "other", "policy": "fail"}
     ]
-
-
-def test_histories_with_a_connector_are_written_and_read() -> None:
-    played = [connector_workload(f"1:{number}") for number in range(60)]
-    assert all(read_workload(write_workload(each)) == each for each in played)
-    arrivals = [each for history in played for each in history.requests.values()]
-    assert any(each.invalid_blocks for each in arrivals)
-    assert any(each.load_fails for each in arrivals)
-    assert any(each.send_steps is not None for each in arrivals)
-    assert any(each.loads and each.load_steps is None for each in arrivals)
 
 
 @pytest.mark.parametrize(

@@ -1,35 +1,20 @@
 """What generated histories show of a target that is wrong beside connectors.
 
-Run in a process of its own with the target on its path; writes what was found of each fault.
+Run in a process of its own with the target on its path; writes what was found of each fault, in
+histories that show nothing of the target as it is.
 """
 
-import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import wraps
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.ec_workloads import ec_workload
-from hitproof.conformance.histories.reset_workloads import reset_workload
-from hitproof.conformance.scheduling.playing import play
+from hitproof.conformance.tests.drawn import drawn
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
 _MANY = 48
-_KNOWN = ("image-encoded-again", "null-block-read")
-"""What the release has anyway."""
-
-
-def found(subject: VllmSchedulers, wanted: str) -> list[str]:
-    """What the first history shows that shows something new which starts as ``wanted``."""
-    for number in range(_MANY):
-        for workload in (reset_workload, ec_workload):
-            causes = play(workload(f"1:{number}"), subject).causes
-            defects = [str(each.signature.defect) for each in causes]
-            new = [each for each in defects if not each.startswith(_KNOWN)]
-            if found := [each for each in new if each.startswith(wanted)]:
-                return found
-    return []
 
 
 def _hesitant(reset: Callable[..., bool]) -> Callable[..., bool]:
@@ -102,7 +87,6 @@ def faults() -> dict[str, tuple[str, Any]]:
 
     reset, wrong = "reset_prefix_cache", "connector-reset-wrong"
     return {
-        "none": ("", nullcontext()),
         "forgets with the device only": (f"{wrong}(how=not-asked)", broken(reset, _hesitant)),
         "forgets always": (f"{wrong}(how=unwanted)", broken(reset, _eager)),
         "says that it is done": ("reset-answered-wrong(how=done)", broken(reset, _hopeful)),
@@ -123,8 +107,10 @@ def faults() -> dict[str, tuple[str, Any]]:
 
 
 if __name__ == "__main__":
-    subject, answers = VllmSchedulers(), {}
-    for name, (wanted, fault) in faults().items():
-        with fault:
-            answers[name] = found(subject, wanted)
-    print(f"\nfound {json.dumps(answers)}")
+    subject = VllmSchedulers()
+    made = chain(
+        drawn(_MANY, "connector", "resets"),
+        drawn(_MANY, "offloads", "resets"),
+        drawn(_MANY, "connector", "images"),
+    )
+    write(answers(subject, silent(subject, made), faults()))

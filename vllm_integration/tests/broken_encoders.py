@@ -5,14 +5,15 @@ histories that show nothing of the target as it is.
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.encoder_workloads import encoder_workload
+from hitproof.conformance.tests.drawn import drawn
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
-_MANY = 30
+_MANY = 250
 
 
 def _keeping(*names: str) -> Callable[..., Any]:
@@ -66,4 +67,6 @@ def faults() -> dict[str, tuple[str, Any]]:
 
 if __name__ == "__main__":
     subject = VllmSchedulers()
-    write(answers(subject, silent(subject, encoder_workload, _MANY), faults()))
+    reset = (each for each in drawn(_MANY, "images") if each.encoder_resets)
+    made = chain(reset, drawn(_MANY // 5, "images", "gives up"))
+    write(answers(subject, silent(subject, made), faults()))

@@ -1,31 +1,18 @@
 """What generated histories show of a target that ends requests in a wrong way.
 
-Run in a process of its own with the target on its path; writes what was found of each fault.
+Run in a process of its own with the target on its path; writes what was found of each fault, in
+histories that show nothing of the target as it is.
 """
 
-import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.stop_workloads import stop_workload
-from hitproof.conformance.scheduling.playing import play
+from hitproof.conformance.tests.drawn import drawn
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
 _MANY = 100
-_KNOWN = ("promised-hit-missed", "raises-exception", "drafts-counted-wrong")
-"""What the release has anyway."""
-
-
-def found(subject: VllmSchedulers) -> list[str]:
-    """What the first history that shows anything new shows."""
-    for number in range(_MANY):
-        causes = play(stop_workload(f"1:{number}"), subject).causes
-        codes = [str(each.signature.code) for each in causes]
-        if new := [code for code in codes if code not in _KNOWN]:
-            return new
-    return []
 
 
 def _late(check: Callable[..., bool]) -> Callable[..., bool]:
@@ -77,18 +64,17 @@ def _kept(free: Callable[..., Any]) -> Callable[..., Any]:
     return freed
 
 
-def faults() -> dict[str, Any]:
-    """What breaks a part of the target."""
+def faults() -> dict[str, tuple[str, Any]]:
+    """What breaks a part of the target, and how what is found of that begins."""
     from vllm.v1.core.sched import scheduler
 
     owner, update = scheduler.Scheduler, "_update_request_with_output"
 
-    def broken(how: Callable[..., Any], method: str = update) -> Any:
-        return patch.object(owner, method, how(getattr(owner, method)))
+    def broken(how: Callable[..., Any], method: str = update) -> tuple[str, Any]:
+        return "", patch.object(owner, method, how(getattr(owner, method)))
 
     return {
-        "none": nullcontext(),
-        "stops late": patch.object(scheduler, "check_stop", _late(scheduler.check_stop)),
+        "stops late": ("", patch.object(scheduler, "check_stop", _late(scheduler.check_stop))),
         "delivers what comes after": broken(_untrimmed),
         "registers what is not computed": broken(_uncomputed),
         "keeps blocks": broken(_kept, "_free_request_blocks"),
@@ -96,8 +82,5 @@ def faults() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    subject, answers = VllmSchedulers(), {}
-    for name, fault in faults().items():
-        with fault:
-            answers[name] = found(subject)
-    print(f"\nfound {json.dumps(answers)}")
+    subject = VllmSchedulers()
+    write(answers(subject, silent(subject, drawn(_MANY, "stops")), faults()))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.format_workloads import format_workload
+from hitproof.conformance.tests.drawn import drawn
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
@@ -54,4 +54,4 @@ def faults() -> dict[str, tuple[str, Any]]:
 
 if __name__ == "__main__":
     subject = VllmSchedulers()
-    write(answers(subject, silent(subject, format_workload, _MANY), faults()))
+    write(answers(subject, silent(subject, drawn(_MANY, "precisions")), faults()))

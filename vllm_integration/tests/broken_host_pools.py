@@ -1,20 +1,33 @@
 """What generated histories show of a target's host pool, part by part broken.
 
-Run in a process of its own with the target on its path; writes what was found of each fault.
+Run in a process of its own with the target on its path; writes what was found of each fault, in
+histories that show nothing of the target as it is.
 """
 
-import json
 from collections.abc import Callable
-from contextlib import nullcontext
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.host_workloads import host_workload
-from hitproof.conformance.scheduling.playing import play
+from hitproof.conformance.histories.workload_json import read_workload
+from hitproof.conformance.tests.drawn import drawn
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
-_MANY = 100
-_KNOWN = "request-never-finishes"
+_MANY = 80
+_HISTORY = """{"kind": "scheduler", "version": 1,
+ "deployment": {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 69,
+  "max_model_len": 40, "max_num_batched_tokens": 8, "max_num_seqs": 1, "v2_model_runner": true,
+  "policy": "priority",
+  "host": {"num_blocks": 17, "writes_through": false, "delay": 3, "loads": true}},
+ "requests": {
+  "a": {"prompt": [[1, 13]], "output": [[14, 17]], "loads": 13},
+  "b": {"prompt": [[18, 25]], "output": [[26, 31]], "loads": 8},
+  "c": {"prompt": [[1, 6], [32, 63]], "output": [70, 71], "arrives": 5, "loads": 5},
+  "d": {"prompt": [[72, 78]], "output": [[79, 85]]},
+  "e": {"prompt": [[1, 5], [86, 102]], "output": [108], "arrives": 2, "after": "a", "aborted": 5,
+   "loads": 22, "load_fails": true}}}"""
+"""The last pages are given up here; few scenarios show that."""
 
 
 def _early(publish: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,18 +59,8 @@ def _moved(emit: Callable[..., Any]) -> Callable[..., Any]:
     return emitted
 
 
-def found(subject: VllmSchedulers) -> list[str]:
-    """What the first history that shows anything new shows."""
-    for number in range(_MANY):
-        causes = play(host_workload(f"1:{number}"), subject).causes
-        codes = [str(each.signature.code) for each in causes]
-        if new := [code for code in codes if code != _KNOWN]:
-            return new
-    return []
-
-
-def faults() -> dict[str, Any]:
-    """What breaks a part of the target."""
+def faults() -> dict[str, tuple[str, Any]]:
+    """What breaks a part of the target, and how what is found of that begins."""
     from vllm.v1.core import block_pool
     from vllm.v1.core import single_type_kv_cache_manager as managers
     from vllm.v1.hisparse import coordinator
@@ -67,8 +70,7 @@ def faults() -> dict[str, Any]:
     hot, nothing = managers.HiSparseHotManager, lambda *_: None
     early = _early(owner._publish_host_blocks_if_ready)
     unchanged = _without_changes(owner.take_residency_updates)
-    return {
-        "none": nullcontext(),
+    made = {
         "a page whose block is taken is still read": patch.object(owner, "_lose_page", nothing),
         "a copy whose block is taken is still found": patch.object(owner, "_drop_copy", nothing),
         "no hot blocks": patch.object(hot, "require_hot", nothing),
@@ -84,11 +86,10 @@ def faults() -> dict[str, Any]:
         "stored elsewhere": patch.object(pool, "_build_block_stored_event", _moved(stores)),
         "the last pages are given up": patch.object(coordinator, "ACTIVE_TAIL_PAGES", 0),
     }
+    return {name: ("", fault) for name, fault in made.items()}
 
 
 if __name__ == "__main__":
-    subject, answers = VllmSchedulers(), {}
-    for name, broken in faults().items():
-        with broken:
-            answers[name] = found(subject)
-    print(f"\nfound {json.dumps(answers)}")
+    subject = VllmSchedulers()
+    made = chain(drawn(_MANY, "host pool"), [read_workload(_HISTORY)])
+    write(answers(subject, silent(subject, made), faults()))

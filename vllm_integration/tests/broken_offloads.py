@@ -1,27 +1,18 @@
 """What generated histories show of a target's connector that offloads, part by part broken.
 
-Run in a process of its own with the target on its path; writes what was found of each fault.
+Run in a process of its own with the target on its path; writes what was found of each fault, in
+histories that show nothing of the target as it is.
 """
 
-import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.offload_workloads import offload_workload
-from hitproof.conformance.scheduling.playing import play
+from hitproof.conformance.tests.drawn import drawn
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
 _MANY = 40
-
-
-def found(subject: VllmSchedulers) -> list[str]:
-    """What the first history that shows anything shows."""
-    for number in range(_MANY):
-        if causes := play(offload_workload(f"1:{number}"), subject).causes:
-            return [str(each.signature.code) for each in causes]
-    return []
 
 
 def _reversed(build: Callable[..., Any], pages: str) -> Callable[..., Any]:
@@ -35,25 +26,21 @@ def _reversed(build: Callable[..., Any], pages: str) -> Callable[..., Any]:
     return built
 
 
-def faults() -> dict[str, Any]:
-    """What breaks a part of the target."""
+def faults() -> dict[str, tuple[str, Any]]:
+    """What breaks a part of the target, and how what is found of that begins."""
     from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler as Manager
 
-    build = Manager.build_connector_meta
+    method = "build_connector_meta"
+
+    def broken(pages: str) -> tuple[str, Any]:
+        return "", patch.object(Manager, method, _reversed(getattr(Manager, method), pages))
+
     return {
-        "none": nullcontext(),
-        "stored elsewhere": patch.object(
-            Manager, "build_connector_meta", _reversed(build, "store_cpu_blocks")
-        ),
-        "loaded elsewhere": patch.object(
-            Manager, "build_connector_meta", _reversed(build, "load_gpu_blocks")
-        ),
+        "stored elsewhere": broken("store_cpu_blocks"),
+        "loaded elsewhere": broken("load_gpu_blocks"),
     }
 
 
 if __name__ == "__main__":
-    subject, answers = VllmSchedulers(), {}
-    for name, broken in faults().items():
-        with broken:
-            answers[name] = found(subject)
-    print(f"\nfound {json.dumps(answers)}")
+    subject = VllmSchedulers()
+    write(answers(subject, silent(subject, drawn(_MANY, "offloads")), faults()))

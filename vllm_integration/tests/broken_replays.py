@@ -7,18 +7,11 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.engine_workloads import engine_workload
-from hitproof.conformance.histories.workloads import SchedulerHistory
+from hitproof.conformance.tests.drawn import drawn
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
 _MANY = 12
-
-
-def _workload(seed: str) -> SchedulerHistory:
-    """Of the histories on other engines one with such a window, as `check` plays them."""
-    prefix, _, number = seed.partition(":")
-    return engine_workload(f"{prefix}:{32 * int(number) + 7}")
 
 
 def _left_out(self: Any, request: Any, num_hit_tokens: int, window_loaded: bool) -> int:
@@ -66,5 +59,5 @@ def _faults() -> dict[str, tuple[str, Any]]:
 
 if __name__ == "__main__":
     subject = VllmSchedulers()
-    histories = silent(subject, _workload, _MANY)
+    histories = silent(subject, drawn(_MANY, "outside the cache"))
     write(answers(subject, histories, _faults()))

@@ -1,26 +1,21 @@
-"""What generated histories show of a target that resumes requests before their output is delivered.
+"""What is seen of a target that resumes requests before their output in flight is delivered.
 
-Run in a process of its own with the target on its path; writes what each of the first histories
-shows of that, and what they show of the target as it is.
+Run in a process of its own with the target on its path; writes what a history shows of that which
+shows nothing of the target as it is.
 """
 
-import json
 import sys
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.resumed_workloads import resumed_workload
-from hitproof.conformance.scheduling.playing import play
+from hitproof.conformance.histories.workload_json import read_workload
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
-_NUMBERS = range(3)
+_HISTORY = Path(__file__).parents[1] / "known" / "scheduler_raises_in_flight.json"
+"""One that showed this in earlier releases."""
 _STALE = "num_stale_output_tokens"
-
-
-def shown(subject: VllmSchedulers, number: int) -> list[str]:
-    """What a history shows."""
-    causes = play(resumed_workload(f"1:{number}"), subject).causes
-    return [str(each.signature.defect) for each in causes]
 
 
 def _stale(request: Any) -> int:
@@ -37,7 +32,6 @@ if __name__ == "__main__":
     from vllm.v1.request import Request
 
     subject = VllmSchedulers()
-    answers: dict[str, list[str]] = {"none": [e for n in _NUMBERS for e in shown(subject, n)]}
-    with patch.object(Request, _STALE, property(_stale, _set_stale), create=True):
-        answers |= {f"history {number}": shown(subject, number) for number in _NUMBERS}
-    print(f"\nfound {json.dumps(answers)}")
+    resumes = patch.object(Request, _STALE, property(_stale, _set_stale), create=True)
+    made = [read_workload(_HISTORY.read_text(encoding="utf-8"))]
+    write(answers(subject, silent(subject, made), {"resumes early": ("", resumes)}))

@@ -4,7 +4,7 @@ For the modules that are run in a process of their own with the target on its pa
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hitproof.conformance.histories.workloads import SchedulerHistory
@@ -26,11 +26,10 @@ def found(subject: VllmSchedulers, histories: Iterable[SchedulerHistory], start:
 
 
 def silent(
-    subject: VllmSchedulers, workload: Callable[[str], SchedulerHistory], many: int
+    subject: VllmSchedulers, histories: Iterable[SchedulerHistory]
 ) -> list[SchedulerHistory]:
-    """Of the first histories of a kind those that show nothing of the target as it is."""
-    made = (workload(f"1:{number}") for number in range(many))
-    return [history for history in made if not shown(subject, history)]
+    """The histories that show nothing of the target as it is."""
+    return [history for history in histories if not shown(subject, history)]
 
 
 def answers(

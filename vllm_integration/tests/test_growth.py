@@ -42,6 +42,9 @@ from hitproof.vllm_integration.verdict import Verdict
 HISTORY = """{"engine": {"groups": [{"kind": "full_attention", "block_size": 1}],
  "num_gpu_blocks": %d, "hash_block_size": 1, "max_model_len": 2}, "requests": {}, "steps": []}"""
 
+UNEVEN = Play(Origin.SCENARIOS, "1:302")
+"""Blocks of two sizes, of which none is a multiple of the other."""
+
 
 def text(report: Report) -> str:
     file = StringIO()
@@ -181,16 +184,15 @@ def test_what_stands_for_an_entry_that_could_not_be_judged_leaves_it_unsettled()
 
 
 def test_start_up_that_refuses_more_than_on_record_is_inconclusive() -> None:
-    uneven = Play(Origin.ENGINES, "1:14")
-    refused = Played(uneven, refused="AssertionError: no multiple")
-    found = Played(uneven, refused="ValueError", signatures=(shrunk().reached[0].signature,))
+    refused = Played(UNEVEN, refused="AssertionError: no multiple")
+    found = Played(UNEVEN, refused="ValueError", signatures=(shrunk().reached[0].signature,))
     record = Record("0.33.0", frozenset({"quick"}), {})
     (held_to_it,) = held_start_ups([refused], record)
     assert held_to_it.unsettled == (
         "start-up refuses a deployment that 0.33.0 accepts: AssertionError: no multiple"
     )
-    assert held_start_ups([found, Played(uneven)], record) == [found, Played(uneven)]
-    for same in (None, replace(record, refused=frozenset({place_of(uneven)}))):
+    assert held_start_ups([found, Played(UNEVEN)], record) == [found, Played(UNEVEN)]
+    for same in (None, replace(record, refused=frozenset({place_of(UNEVEN)}))):
         assert held_start_ups([refused], same) == [refused]
 
 
@@ -204,7 +206,7 @@ def test_start_up_that_no_longer_takes_the_multiple_of_block_sizes_is_seen(
     for root, refuses in ((release("0.33.0"), False), (broken, True)):
         target = Target("it", root, "0.33.0")
         with opened(Run(target, Profile.QUICK, limits=limits())) as sessions:
-            played = sessions.settle([], [Play(Origin.ENGINES, "1:14")], lambda *_: None)[1]
+            played = sessions.settle([], [UNEVEN], lambda *_: None)[1]
         report = Report(target, Profile.DEFAULT, played=played)
         assert bool(report.refused) is refuses
         record = Record.of("0.33.0", "default", [], report.refused)

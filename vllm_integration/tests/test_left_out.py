@@ -19,14 +19,15 @@ from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import limits
 from hitproof.vllm_integration.tests.reports import conforming
 
-HOST = [Play(Origin.HOST, f"1:{number}") for number in range(3)]
+HOST = [Play(Origin.SCENARIOS, f"1:{number}") for number in (9, 46, 83)]
+assert all(play.workload().deployment.host for play in HOST)
 GENERATED = Play(Origin.GENERATED, "1:0")
 MADE = (Play(Origin.LAYERS, f"1:{number}") for number in count())
 LAYERS = next(play for play in MADE if not play.workload().requests)
 """Judged by the groups that start-up derives, without a request."""
 STATES = [
     play
-    for play in (Play(Origin.SCHEDULER, f"1:{number}") for number in range(20))
+    for play in (Play(Origin.SCENARIOS, f"1:{number}") for number in range(40))
     if play.workload().deployment.has_mamba
 ]
 SEVERAL = Play(Origin.GENERATED, "1:18")
@@ -39,9 +40,9 @@ def test_the_report_counts_them_apart() -> None:
     assert (len(report.of_managers), len(report.of_schedulers)) == (1, 0)
     said = StringIO()
     print_report(report, Console(file=said, width=300), verbose=False)
-    line = "skipped: 3 histories that need features this release lacks (3 host pool)"
+    line = "skipped: 3 histories that need features this release lacks (3 scenarios)"
     assert line in said.getvalue().splitlines()
-    assert report_json(report)["left_out_histories"] == {"host pool": 3}
+    assert report_json(report)["left_out_histories"] == {"scenarios": 3}
 
 
 def test_nothing_is_said_where_all_were_judged() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.comparison.schedules import Decision, ScheduleRun, differences
 from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.histories.scenarios import FEATURES
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.gate.schedulers_side_by_side import compare_schedulers
 from hitproof.vllm_integration.gate.sessions import Sessions
@@ -14,7 +15,12 @@ from hitproof.vllm_integration.gate.side_by_side import Both, HistoriesCompared
 from hitproof.vllm_integration.tests.conftest import Copy
 from hitproof.vllm_integration.tests.test_side_by_side import RELEASE, opened
 
-PLAYS = [Play(Origin.SCHEDULER, f"1:{number}") for number in (*range(24), 49, 330, 384)]
+_TURN = len(FEATURES)
+_STATES, _PRIORITIES = range(3, 8 * _TURN, _TURN), range(_TURN - 1, 8 * _TURN, _TURN)
+PLAYS = [
+    Play(Origin.SCENARIOS, f"1:{number}") for number in (*range(8), *_STATES[1:], *_PRIORITIES)
+]
+"""Scenarios with hybrid models, with priorities, and some others."""
 
 SPLIT = {" last_cache_position,\n            # Stop at": " 0,\n            # Stop at"}
 BUDGET = {
