@@ -10,7 +10,7 @@ import math
 
 from hitproof.conformance.histories.generator import most_blocks
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.subject.managers import Allocation, Observation, Tables
+from hitproof.conformance.subject.managers import Allocation, Hit, Observation, Tables
 from hitproof.spec.admission import blocks_between, first_token_read
 from hitproof.spec.groups import Group, GroupKind, whole_blocks
 
@@ -26,8 +26,9 @@ def most_needed(
 ) -> float:
     """The most blocks that an allocation takes from the free queue.
 
-    A hit of a Mamba state that is registered in this very step has to wait for the next one,
-    however many are free; ``waits`` is whether there is one (`hits_fresh_state`).
+    A hit of a Mamba state, or of a part of a block, that is registered in this very step has to
+    wait for the next one, however many are free; ``waits`` is whether there is one
+    (`hits_fresh_block`).
 
     ``held`` are the tables of a running request. ``computed`` of its ``num_tokens`` tokens are
     computed, or hit and loaded.
@@ -53,17 +54,18 @@ def most_needed(
     return need
 
 
-def hits_fresh_state(
-    engine: EngineConfiguration, hit: Tables, at_start: Observation, seen: Observation
+def hits_fresh_block(
+    engine: EngineConfiguration, hit: Hit, at_start: Observation, seen: Observation
 ) -> bool:
-    """Whether the last Mamba block of some table of a hit got its key in this step.
+    """Whether the last block of some table of a hit is copied, and got its key in this step.
 
+    States are copied, and blocks that are hit in part, before the step computes anything.
     ``at_start`` is the observation at the start of the step. It may be another block's key, too.
     """
     last = {
         (index, table[-1])
-        for index, (group, table) in enumerate(zip(engine.groups, hit, strict=True))
-        if group.kind is GroupKind.MAMBA and table
+        for index, (group, table) in enumerate(zip(engine.groups, hit.tables, strict=True))
+        if table and (group.kind is GroupKind.MAMBA or hit.length % group.block_size)
     }
     return bool(last) and any(
         (key[0], block) in last and ids != at_start.cached.get(key)

@@ -19,7 +19,7 @@ from hitproof.conformance.histories.schema import History, RequestInput
 from hitproof.conformance.judge.accounts import OfferedStates, wrong_estimate
 from hitproof.conformance.judge.admission import (
     Admitted,
-    hits_fresh_state,
+    hits_fresh_block,
     least_needed,
     most_needed,
 )
@@ -473,8 +473,8 @@ class JudgedManager:
         if allocation.hit is not None:
             computed = allocation.hit.length + allocation.num_external_computed_tokens
         held, num_tokens = self._tables(before, name), self._num_tokens[name]
-        waits = allocation.hit is not None and hits_fresh_state(
-            self._engine, allocation.hit.tables, self._at_start, before
+        waits = allocation.hit is not None and hits_fresh_block(
+            self._engine, allocation.hit, self._at_start, before
         )
         end = computed + allocation.num_new_tokens
         # Slots for drafts to come are not those of the whole request.

@@ -43,8 +43,9 @@ class Prompt:
 
         Whether a token was generated or given makes no difference.
         """
-        is_token_ids = self.is_token_ids[:num_tokens]
-        embeddings = () if is_token_ids and all(is_token_ids) else self.embeddings[:num_tokens]
+        is_token_ids, embeddings = self.is_token_ids[:num_tokens], self.embeddings[:num_tokens]
+        while is_token_ids and is_token_ids[-1]:  # it may as well have been generated
+            is_token_ids, embeddings = is_token_ids[:-1], embeddings[: len(is_token_ids) - 1]
         return replace(
             self,
             tokens=self.tokens[:num_tokens],

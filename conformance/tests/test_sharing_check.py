@@ -207,3 +207,12 @@ def test_hashes_that_change_are_not_judged() -> None:
     result = check_sharing(Fickle(), PLAIN)
     assert result.statuses == {CLAIM: Status.INCONCLUSIVE}
     assert "asked again" in result.detail
+
+
+def test_a_token_of_a_mixed_prompt_may_as_well_have_been_generated() -> None:
+    generated = Prompt((0, 0, 0), embeddings=(1,), num_generated=2).agreed(3)
+    given = Prompt((0, 0, 0), embeddings=(1, 0, 0), is_token_ids=(False, True, True))
+    assert given.agreed(3) == generated
+    other_place = Prompt((0, 0, 0), embeddings=(0, 1, 0), is_token_ids=(True, False, True))
+    assert other_place.agreed(3) != Prompt((0, 0, 0), embeddings=(1, 1), num_generated=1).agreed(3)
+    assert other_place.agreed(1) == Prompt((0,)).agreed(1)

@@ -32,8 +32,9 @@ from hitproof.vllm_integration.commands.running import (
 from hitproof.vllm_integration.fixes.fixes import RELEASE, FixError, named
 from hitproof.vllm_integration.fixes.trees import apply as apply_fixes
 from hitproof.vllm_integration.fixes.trees import copied, require_clean
-from hitproof.vllm_integration.fixes.verifying import Verified, name_of
+from hitproof.vllm_integration.fixes.verifying import Verified, name_of, near
 from hitproof.vllm_integration.fixes.verifying import verify as verify_fixes
+from hitproof.vllm_integration.gate.selection import EVERYTHING
 from hitproof.vllm_integration.reports import fixes as rendering
 from hitproof.vllm_integration.sandbox.driver import (
     Limits,
@@ -177,6 +178,13 @@ def verify(
     together: Annotated[
         bool, typer.Option("--together", help="Verify them all together only, not each alone.")
     ] = False,
+    fully: Annotated[
+        bool,
+        typer.Option(
+            "--fully",
+            help="Also check each alone in full, not only where the ledger shows its faults.",
+        ),
+    ] = False,
     quick: Quick = False,
     output: Output = Format.TEXT,
     limits: Limits = Limits(),
@@ -191,6 +199,9 @@ def verify(
 ) -> None:
     """Check that each fix removes its fault and adds nothing, alone and all together.
 
+    Alone, a fix is checked in the configurations and histories with which the ledger shows its
+    faults; together, all of the profile is checked.
+
     The exit code is 0 if so, 1 if a divergence of the fault is left or another one is new, and 3
     if something could not be judged.
     """
@@ -200,10 +211,11 @@ def verify(
         fixes = named(numbers or ())
         original = resolve(RELEASE, announce=announce).root
         assert original is not None
-        alone = [] if together else [(fix,) for fix in fixes]
-        for some in [*alone, *([fixes] if together or len(fixes) > 1 else [])]:
+        alone = [] if together or len(fixes) == 1 else [(fix,) for fix in fixes]
+        for some in [*alone, fixes]:
+            wanted = EVERYTHING if fully or some is fixes else near(some)
             with progress(f"judging vLLM {RELEASE} with {name_of(some)}") as done:
-                each = verify_fixes(original, some, profile, limits, done)
+                each = verify_fixes(original, some, profile, limits, done, wanted)
             verified.append(each)
             if output is Format.TEXT:
                 show(output, list, partial(rendering.print_verified, each))

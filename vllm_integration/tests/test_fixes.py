@@ -17,13 +17,15 @@ from typer.testing import CliRunner, Result
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import CauseStatus, Judgement
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import SURVEY
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, all_fixes, named
 from hitproof.vllm_integration.fixes.trees import apply, linked
-from hitproof.vllm_integration.fixes.verifying import Verified, of_report, verify
+from hitproof.vllm_integration.fixes.verifying import Verified, near, of_report, verify
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.fixes import shown, upstream
@@ -301,6 +303,19 @@ def test_verify_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fixes("verify", *numbers, "--together").exit_code == 0
     described = json.loads(fixes("verify", numbers[0], "--format", "json").output)
     assert [each["verdict"] for each in described] == ["diverges"]
+
+
+@pytest.mark.parametrize("fix", FIXES, ids=IDS)
+def test_a_fix_alone_is_checked_where_its_faults_show(fix: Fix) -> None:
+    selection, places = near([fix]).selection, {entry.configuration for entry in fix.entries}
+    plays = [each for each in places if isinstance(each, Play)]
+    assert {*selection.histories(plays)} == {*plays}
+    assert len(selection.configurations) == len({getattr(p, "name", p) for p in places})
+    tasks = selection.tasks([])  # of no profile: those of the ledger alone
+    assert {task.configuration for task in tasks} >= {
+        replace(each, model="") for each in places if not isinstance(each, Play)
+    }
+    assert selection.claims == {*CLAIMS}
 
 
 def verified_now(*some: Fix) -> Verified:
