@@ -55,10 +55,7 @@ class Evidence(ABC):
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Evidence":
-        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else.
-
-        What was saved without a type is of the kind that its values show.
-        """
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
         fields = {
             "signature": Signature.from_json(data["signature"]),
             "configuration": judged_from_json(data["configuration"]),
@@ -66,7 +63,7 @@ class Evidence(ABC):
             "actual": data["actual"],
         }
         values = {**_UNUSED, **data}
-        of = _BY_NAME[data["type"]] if "type" in data else _kind_without_type(values)
+        of = _BY_NAME[data["type"]]
         own = {key.key for key in _JSON[of].keys.values()}
         if unknown := values.keys() - _UNUSED.keys() - fields.keys() - own - {"type"}:
             raise TypeError(f"evidence has no {', '.join(sorted(unknown))}")
@@ -471,27 +468,6 @@ _JSON: Mapping[type[Evidence], _Kind] = {
     HashEvidence: _Kind("hashes", {"steps": _STEPS, "prompts": _PROMPTS}),
 }
 _BY_NAME = {kind.name: each for each, kind in _JSON.items()}
-
-
-def _kind_without_type(data: Mapping[str, Any]) -> type[Evidence]:
-    """The kind of evidence that was saved when its JSON had no type yet."""
-    match data:
-        case {"prompts": [_, *_]}:
-            return HashEvidence
-        case {"steps": [_, *_]}:
-            return PoolEvidence
-        case {"shared": int()}:
-            return SharedPrefixEvidence
-        case {"fine": True}:
-            return FineLookupEvidence
-        case {"for_connector": True}:
-            return ConnectorEvidence
-        case {"max_length": None, "retention": None}:
-            return MaskEvidence
-        case {"max_length": None}:
-            return RetentionEvidence
-        case _:
-            return LookupEvidence
 
 
 def smallest(evidence: Iterable[_E]) -> dict[Signature, _E]:

@@ -7,15 +7,13 @@ subject answers in them. Two runs of the same code have equal footprints on any 
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from hitproof.conformance.findings.codes import named
-from hitproof.conformance.findings.signatures import Signature, as_booked
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.corpus import corpus
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.scope.configurations import Configuration
@@ -30,7 +28,6 @@ Row: TypeAlias = tuple[Any, ...]
 
 _DIGITS = 12
 _WITH_EAGLE = " with EAGLE"
-_PARAMETER = re.compile(r"[(,] ?(\w+)=([\w-]+)")
 
 
 @dataclass(frozen=True)
@@ -118,18 +115,6 @@ def name_of(signature: Signature) -> str:
     """The name of a signature: all that makes it up, in a line."""
     whose = f"{signature.kind}{_WITH_EAGLE if signature.eagle else ''}"
     return f"{signature.claim}: {signature.divergence}: {whose}: {signature.defect}"
-
-
-def named_now(name: str) -> str:
-    """The name of a signature as `name_of` gives it now, from one that an older file has.
-
-    Raises ValueError on what is no such name.
-    """
-    claim, divergence, whose, defect = name.split(": ", 3)
-    kind, eagle, _ = whose.partition(_WITH_EAGLE)
-    code, parameters = named(defect.partition("(")[0]), dict(_PARAMETER.findall(defect))
-    claim, kind = as_booked(claim, kind, code, parameters)
-    return f"{claim}: {divergence}: {kind}{eagle}: {defect}"
 
 
 def _short(text: str) -> str:

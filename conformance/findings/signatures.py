@@ -4,43 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hitproof.conformance.findings.codes import MEANINGS, Defect, booked
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.rules import RULES, cited
 from hitproof.spec.claims import CLAIMS, Divergence
-from hitproof.spec.groups import GroupKind
 
 SEVERITY = tuple(Divergence)
 _PLACES = {name: place for place, name in enumerate((*CLAIMS, *RULES))}
 _BEFORE_THE_CODE = ("claim", "divergence", "kind", "eagle")
 OF_SCHEDULER = "scheduler, "
 """Starts the kind where a group is judged as a whole scheduler uses it."""
-_FORMER = frozenset(
-    (
-        "scheduler",
-        "block_pool",
-        "block_hashes",
-        "lockstep",
-        "add_request",
-        "allocate_slots",
-        "append_output",
-        "cache_blocks",
-        "estimate_cached_tokens",
-        "evict_blocks",
-        "finalize_partial_tail_offloads",
-        "free",
-        "get_computed_blocks",
-        "get_computed_blocks_for_connector",
-        "get_new_blocks",
-        "new_step_starts",
-        "remove_skipped_blocks",
-        "reset_prefix_cache",
-        "set_progress",
-        "take_boundary_state_offloads",
-        "touch",
-    )
-)
-"""What findings cited that are judged on histories, before each cited a claim or a sanity rule."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +59,7 @@ class Signature:
     def from_json(data: Mapping[str, Any]) -> "Signature":
         """Inverse of `as_json`.
 
-        The sentence is derived from the code, so the pattern is not read. What was written before
-        each finding cited a claim or a sanity rule may cite something else. Raises KeyError,
+        The sentence is derived from the code, so the pattern is not read. Raises KeyError,
         ValueError or TypeError on anything else.
         """
         raw = dict(data)
@@ -96,8 +68,7 @@ class Signature:
         defect = Defect.read(raw.pop("code"), raw.pop("parameters", {}))
         if raw:
             raise TypeError(f"a signature has no {min(raw)}; remove it")
-        claim, kind = as_booked(claim, kind, defect.code, dict(defect.parameters))
-        return Signature(claim, _divergence(divergence, defect), kind, eagle, defect)
+        return Signature.booked(defect, divergence, kind, eagle, cited(claim).name)
 
     @property
     def sentence(self) -> str:
@@ -132,23 +103,3 @@ class Signature:
         """
         place = _PLACES.get(self.claim, len(_PLACES))
         return SEVERITY.index(Divergence(self.divergence)), place, self.claim, self.pattern
-
-
-def as_booked(claim: str, kind: str, code: Code, parameters: Mapping[str, str]) -> tuple[str, str]:
-    """The claim or sanity rule under which a divergence is booked now, and its kind.
-
-    ``claim`` and ``kind`` may be those of an older file. Raises ValueError, with one sentence, when
-    nothing was ever called ``claim``.
-    """
-    if claim not in _FORMER:
-        cited(claim)
-    elif claim == "scheduler" and set(kind.split(" + ")) <= set(GroupKind):
-        kind = OF_SCHEDULER + kind
-    return booked(code, parameters, claim), kind
-
-
-def _divergence(written: str, defect: Defect) -> str:
-    """The class as it is called now: before there were wrong drafts, these were unsound."""
-    only = MEANINGS[defect.code].classes
-    drafts = only == (Divergence.WRONG_DRAFTS,) or ("block", "lookahead") in defect.parameters
-    return Divergence.WRONG_DRAFTS if written == Divergence.UNSOUND and drafts else written

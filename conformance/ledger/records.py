@@ -21,7 +21,6 @@ from hitproof.conformance.findings.footprints import (
     Judged,
     growth,
     name_of,
-    named_now,
     place_of,
     play_at,
 )
@@ -199,10 +198,9 @@ def read(ledger: Path) -> dict[str, Record]:
         releases = sorted(data["releases"], key=_age)
         found: dict[str, dict[str, dict[str, Footprint]]] = {each: {} for each in releases}
         for name, places in data["footprints"].items():
-            now = named_now(name)
             for place, told in places.items():
                 for release, footprint in _since(told, releases):
-                    found[release].setdefault(now, {})[place] = footprint
+                    found[release].setdefault(name, {})[place] = footprint
         refused: dict[str, set[str]] = {each: set() for each in releases}
         for place, by in data["refused"].items():
             for release in by.split():

@@ -16,7 +16,6 @@ from hitproof.conformance.findings.codes import (
     named,
     worst_class,
 )
-from hitproof.conformance.findings.footprints import name_of, named_now
 from hitproof.conformance.findings.meaning import Code, Parameter
 from hitproof.conformance.findings.rules import RULES, Rule, SanityRule, cited
 from hitproof.conformance.findings.signatures import Signature
@@ -80,21 +79,6 @@ def test_each_defect_has_a_sentence_of_its_own_and_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "now"),
-    [
-        ({"block": "lookahead", "dropping": "several"}, "wrong drafts"),
-        ({"block": "required", "dropping": "several"}, "unsound"),
-    ],
-)
-def test_what_was_unsound_in_drafts_only_is_read_as_wrong_drafts(
-    parameters: dict[str, str], now: str
-) -> None:
-    raw = {"claim": "common_hit_is_valid_for_every_group", "kind": "full_attention", "eagle": True}
-    raw |= {"divergence": "unsound", "code": "group-lacks-block", "parameters": parameters}
-    assert Signature.from_json(raw).divergence == now
-
-
-@pytest.mark.parametrize(
     ("name", "near"),
     [
         ("lookahead-block-unregisterd", "did you mean lookahead-block-unregistered"),
@@ -153,42 +137,6 @@ def test_a_parameter_may_decide_what_is_contradicted(
     defect = Defect.of(code, **parameters)
     assert defect.booked() == claim
     assert defect.booked(KEPT) == claim
-
-
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        (("scheduler", "mamba", "key-names-other-content"), (NAMES, "scheduler, mamba")),
-        (("scheduler", "session", "key-names-other-content"), (NAMES, "session")),
-        (("block_pool", "mamba", "block-leaked"), ("free_count_is_free_queue_length", "mamba")),
-        (
-            ("hit_has_every_block_attention_reads", "mamba", "hit-for-skipping-request"),
-            ("skipping_request_reads_no_hit", "mamba"),
-        ),
-        (
-            ("allocate_slots", "mamba", "raises-exception(error=KeyError)"),
-            ("allowed_call_raises_nothing", "mamba"),
-        ),
-        (
-            ("scheduler", "scheduler", "derived-groups-wrong(rule=few-groups)"),
-            ("planning_few_groups", "scheduler"),
-        ),
-        (
-            (KEPT, "mamba + mamba", "raises-exception(error=KeyError, message=a: b, site=f)"),
-            (KEPT, "mamba + mamba"),
-        ),
-    ],
-)
-def test_what_cited_no_claim_is_read_as_what_it_contradicts(
-    former: tuple[str, str, str], now: tuple[str, str]
-) -> None:
-    claim, kind, defect = former
-    code, _, given = defect.rstrip(")").partition("(")
-    parameters = dict(each.split("=") for each in given.split(", ")) if given else {}
-    raw = {"claim": claim, "divergence": "unsound", "kind": kind, "eagle": True}
-    signature = Signature.from_json(raw | {"code": code, "parameters": parameters})
-    assert (signature.claim, signature.kind) == now
-    assert named_now(f"{claim}: unsound: {kind} with EAGLE: {defect}") == name_of(signature)
 
 
 def test_a_name_of_nothing_is_refused() -> None:

@@ -150,7 +150,7 @@ reason = "why"
 history = %s
 
 [divergence.signature]
-claim = "allocate_slots"
+claim = "allowed_call_raises_nothing"
 divergence = "crash"
 kind = "mamba"
 eagle = false
