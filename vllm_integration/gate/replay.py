@@ -1,4 +1,4 @@
-"""Replay of histories on a target: played and judged in a worker."""
+"""Replay of histories of managers and schedulers on a target: played and judged in a worker."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -15,7 +15,6 @@ from hitproof.conformance.histories.schema import History
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
-from hitproof.vllm_integration.gate.schedule import SchedulerReport, judged_scheduler
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.target import Target
@@ -23,53 +22,86 @@ from hitproof.vllm_integration.verdict import Verdict
 
 
 @dataclass
-class ReplayReport:
-    """What became of the history.
+class _Report:
+    """What became of a history.
 
     Attributes:
         target: the target.
-        history: the history.
         policies: the policies that the target shows, by name; it was judged under them.
-        steps: how each step that was played deviated; "" when it was done as asked.
-        lookups: every lookup: the step, the request, the hit that is due, the hit served.
         findings: in the order of their first time; those with a cause follow from others.
-        locations: of findings with no cause the line that decides, as far as it is known.
-        reasons: of such findings why they are, where they are new among the histories of a run.
-        trace: the history step by step, if it was asked for.
-        expected: what the history itself expects, with what there is.
-        numeric: what computing the history gave, if that was asked for.
         ended: why the history ended early, "" when it did not.
         unsettled: why the history could not be judged, "" when it could.
         seconds: wall clock, filled in by the caller.
     """
 
     target: Target
-    history: History
-    policies: dict[str, str] = field(default_factory=dict)
-    steps: list[str] = field(default_factory=list)
-    lookups: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[Occurrence] = field(default_factory=list)
-    locations: dict[Signature, Location] = field(default_factory=dict)
-    reasons: dict[Signature, tuple[Reason, ...]] = field(default_factory=dict)
-    trace: Trace | None = None
-    expected: list[Comparison] = field(default_factory=list)
-    numeric: NumericOutcome | None = None
-    ended: str = ""
-    unsettled: str = ""
-    seconds: float = 0.0
+    policies: dict[str, str] = field(default_factory=dict, kw_only=True)
+    findings: list[Occurrence] = field(default_factory=list, kw_only=True)
+    ended: str = field(default="", kw_only=True)
+    unsettled: str = field(default="", kw_only=True)
+    seconds: float = field(default=0.0, kw_only=True)
 
     @property
     def verdict(self) -> Verdict:
         """The verdict. There is no ledger: every finding counts."""
         if self.unsettled:
             return Verdict.INCONCLUSIVE
-        wrong = self.numeric is not None and self.numeric.wrong
-        return Verdict.DIVERGES if self.findings or self.unmet or wrong else Verdict.CONFORMS
+        return Verdict.DIVERGES if self.findings or self.wrong else Verdict.CONFORMS
+
+    @property
+    def wrong(self) -> bool:
+        """Whether anything but a finding is wrong."""
+        return False
+
+
+@dataclass
+class ReplayReport(_Report):
+    """What became of a history of a manager.
+
+    Attributes:
+        history: the history.
+        steps: how each step that was played deviated; "" when it was done as asked.
+        lookups: every lookup: the step, the request, the hit that is due, the hit served.
+        locations: of findings with no cause the line that decides, as far as it is known.
+        reasons: of such findings why they are, where they are new among the histories of a run.
+        trace: the history step by step, if it was asked for.
+        expected: what the history itself expects, with what there is.
+        numeric: what computing the history gave, if that was asked for.
+    """
+
+    history: History
+    steps: list[str] = field(default_factory=list)
+    lookups: list[dict[str, Any]] = field(default_factory=list)
+    locations: dict[Signature, Location] = field(default_factory=dict)
+    reasons: dict[Signature, tuple[Reason, ...]] = field(default_factory=dict)
+    trace: Trace | None = None
+    expected: list[Comparison] = field(default_factory=list)
+    numeric: NumericOutcome | None = None
+
+    @property
+    def wrong(self) -> bool:
+        """Whether an expectation is not met, or numbers are wrong."""
+        return bool(self.unmet or (self.numeric is not None and self.numeric.wrong))
 
     @property
     def unmet(self) -> list[Comparison]:
         """What the history expects, and is otherwise."""
         return [each for each in self.expected if not each.is_met]
+
+
+@dataclass
+class SchedulerReport(_Report):
+    """What became of a scheduler history.
+
+    Attributes:
+        history: the history.
+        lives: what became of each request (`conformance.scheduling.outcome.Life`, as JSON).
+        steps: how many steps were scheduled.
+    """
+
+    history: SchedulerHistory
+    lives: dict[str, dict[str, Any]] = field(default_factory=dict)
+    steps: int = 0
 
 
 def run_mixed(
@@ -82,7 +114,7 @@ def run_mixed(
     with closing(Session.of(target, limits, policies)) as session:
         known: dict[Signature, Location | None] = {}
         return [
-            judged_scheduler(session, target, each)
+            _judged_scheduler(session, target, each)
             if isinstance(each, SchedulerHistory)
             else _judged(session, target, each, trace=False, numeric=False, known=known)
             for each in histories
@@ -142,6 +174,28 @@ def _judged(
                 report.reasons[found.signature] = reasons
         if found.cause is None and (location := known[found.signature]) is not None:
             report.locations[found.signature] = location
+    return report
+
+
+def _judged_scheduler(
+    session: Session, target: Target, history: SchedulerHistory
+) -> SchedulerReport:
+    """Play ``history`` in a session of the target."""
+    report, play = SchedulerReport(target, history), Play.written_workload(history, "")
+    if not history.requests:
+        report.unsettled = "the history has no requests, so nothing was judged; add requests"
+        return report
+    answer, report.unsettled = session.replay(play)
+    if report.unsettled:
+        return report
+    played = answer["scheduler"]
+    if played["refused"] and not answer["findings"]:
+        report.unsettled = (
+            f"the target's start-up refuses the deployment ({played['refused']}); change it there"
+        )
+    report.policies, report.ended = answer["policies"], answer["ended"]
+    report.lives, report.steps = played["lives"], played["steps"]
+    report.findings = [Occurrence.from_json(found) for found in answer["findings"]]
     return report
 
 

@@ -10,70 +10,92 @@ from rich.markup import escape
 
 from hitproof.conformance.explain.reasons import Reason
 from hitproof.conformance.findings.places import Location
-from hitproof.conformance.findings.replayed import describe
+from hitproof.conformance.findings.replayed import describe, of_workload
 from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
-from hitproof.conformance.words import count
-from hitproof.vllm_integration.gate.replay import ReplayReport, worst
-from hitproof.vllm_integration.gate.schedule import SchedulerReport
+from hitproof.conformance.words import count, in_tokens
+from hitproof.vllm_integration.gate.replay import ReplayReport, SchedulerReport, worst
 from hitproof.vllm_integration.reports.lines import print_cited
-from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
 from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.verdict import Verdict
 
+Report: TypeAlias = ReplayReport | SchedulerReport
+"""That on a history of a manager, or on one of a scheduler."""
 
-def replay_json(report: ReplayReport) -> dict[str, Any]:
-    """The report of `hitproof replay` as JSON."""
-    return {
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The report of `hitproof replay` on one history as JSON."""
+    whole = {
         "verdict": report.verdict.label,
         "exit_code": int(report.verdict),
         "target": report.target.as_json(),
         "policies": report.policies,
         "steps": report.steps,
-        "lookups": report.lookups,
-        "findings": [
-            {
-                "claim": found.signature.claim,
-                "cites": sort_of(found.signature.claim),
-                "sentence": found.signature.sentence,
-                "class": found.signature.divergence,
-                "signature": found.signature.as_json(),
-                "given": _given(report, found),
-                "spec": found.violation.spec,
-                "actual": found.violation.actual,
-                "step": found.step,
-                "call": found.call,
-                "times": found.times,
-                "cause": None if found.cause is None else found.cause.as_json(),
-                "because": [asdict(reason) for reason in _reasons(report, found)],
-                "location": None if (line := _location(report, found)) is None else line.as_json(),
-                "numeric": _shown_json(report, found),
-            }
-            for found in report.findings
-        ],
-        "trace": None if report.trace is None else report.trace.as_json(),
-        "numeric": None if report.numeric is None else report.numeric.as_json(),
-        "expected": [vars(each) | {"met": each.is_met} for each in report.expected],
+        "findings": [_finding_json(report, found) for found in report.findings],
         "ended": report.ended,
         "unsettled": report.unsettled,
         "seconds": round(report.seconds, 1),
     }
+    if isinstance(report, SchedulerReport):
+        return whole | {"requests": report.lives}
+    return whole | {
+        "lookups": report.lookups,
+        "trace": None if report.trace is None else report.trace.as_json(),
+        "numeric": None if report.numeric is None else report.numeric.as_json(),
+        "expected": [vars(each) | {"met": each.is_met} for each in report.expected],
+    }
 
 
-def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
-    """What `hitproof replay` prints."""
-    if report.trace is not None:
+def _finding_json(report: Report, found: Occurrence) -> dict[str, Any]:
+    told = {
+        "claim": found.signature.claim,
+        "cites": sort_of(found.signature.claim),
+        "sentence": found.signature.sentence,
+        "class": found.signature.divergence,
+        "signature": found.signature.as_json(),
+        "spec": found.violation.spec,
+        "actual": found.violation.actual,
+        "step": found.step,
+        "times": found.times,
+        "cause": None if found.cause is None else found.cause.as_json(),
+    }
+    if isinstance(report, SchedulerReport):
+        return told | {"given": of_workload(report.history)}
+    return told | {
+        "given": _given(report, found),
+        "call": found.call,
+        "because": [asdict(reason) for reason in _reasons(report, found)],
+        "location": None if (line := _location(report, found)) is None else line.as_json(),
+        "numeric": _shown_json(report, found),
+    }
+
+
+def print_report(report: Report, console: Console, verbose: bool) -> None:
+    """What `hitproof replay` prints of one history."""
+    if isinstance(report, ReplayReport) and report.trace is not None:
         print_trace(report.trace, console)
         console.print()
     for found in report.findings:
         _print_finding(report, found, console)
-    for each in report.unmet:
-        _print_unmet(report, each, console)
+    if isinstance(report, ReplayReport):
+        _print_of_manager(report, console, verbose)
+    else:
+        _print_of_scheduler(report, console, verbose)
+    _print_verdict(report.verdict, [report], "on this history", console)
+
+
+def _print_ended(report: Report, console: Console) -> None:
     if report.ended:
         console.print(f"the history ends early: {escape(report.ended)}", highlight=False)
+
+
+def _print_of_manager(report: ReplayReport, console: Console, verbose: bool) -> None:
+    for each in report.unmet:
+        _print_unmet(report, each, console)
+    _print_ended(report, console)
     for number, deviation in enumerate(report.steps) if verbose else ():
         console.print(f"{_step(report, number)}: {escape(deviation or 'done')}", highlight=False)
     for lookup in report.lookups if verbose else ():
@@ -94,24 +116,31 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
         )
     if report.numeric is not None:
         console.print(_computed(report.numeric), highlight=False)
-    _print_verdict(report.verdict, [report], "on this history", console)
 
 
-Report: TypeAlias = ReplayReport | SchedulerReport
-"""That on a history of a manager, or on one of a scheduler."""
+def _print_of_scheduler(report: SchedulerReport, console: Console, verbose: bool) -> None:
+    for name, life in report.lives.items():
+        console.print(escape(f"request {name}: {_life(life, verbose)}"), highlight=False)
+    _print_ended(report, console)
+    if report.steps:
+        console.print(
+            f"{count(report.steps, 'step')} of the target's own scheduler played and judged; "
+            f"{report.seconds:.1f} s",
+            highlight=False,
+        )
 
 
-def report_json(report: Report) -> dict[str, Any]:
-    """The report on one history as JSON."""
-    return replay_json(report) if isinstance(report, ReplayReport) else scheduler_json(report)
-
-
-def print_report(report: Report, console: Console, verbose: bool) -> None:
-    """What `hitproof replay` prints of one history."""
-    if isinstance(report, ReplayReport):
-        print_replay(report, console, verbose)
-    else:
-        print_scheduler(report, console, verbose)
+def _life(life: dict[str, Any], verbose: bool) -> str:
+    if life["hit"] is None:
+        return "never scheduled"
+    chunks = life["chunks"] if verbose else []
+    where = ", ".join(f"{start} to {start + tokens}" for start, tokens in chunks)
+    preempted = f", preempted {count(life['preemptions'], 'time')}" if life["preemptions"] else ""
+    return (
+        f"hit of {in_tokens(life['hit'])}, {count(life['chunks'], 'step')}"
+        f"{f' ({where})' if where else ''}{preempted}, "
+        f"{in_tokens(len(life['delivered']))} delivered, {life['ended'] or 'never ends'}"
+    )
 
 
 def replays_json(reports: Sequence[Report], seconds: float) -> dict[str, Any]:
@@ -184,26 +213,35 @@ def _print_unmet(report: ReplayReport, unmet: Comparison, console: Console) -> N
     console.print()
 
 
-def _print_finding(report: ReplayReport, found: Occurrence, console: Console) -> None:
+def _print_finding(report: Report, found: Occurrence, console: Console) -> None:
     signature = found.signature
     console.print(
         f"[bold red]{signature.divergence}[/]: {escape(signature.headline)}", highlight=False
     )
     console.print(f"  code  : {signature.defect}", highlight=False, markup=False)
-    print_cited(signature.claim, signature.sentence, console)
+    if isinstance(report, ReplayReport):
+        print_cited(signature.claim, signature.sentence, console)
     if found.cause is not None:
         console.print(f"  follows from: {escape(found.cause.headline)}", highlight=False)
     for number, fact in enumerate(_given(report, found)):
         console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
-    for number, reason in enumerate(() if report.trace else _reasons(report, found)):
+    shown = _shown(report, found) if isinstance(report, ReplayReport) else None
+    for number, reason in enumerate(_untraced(report, found)):
         console.print(f"  {'' if number else 'why   :':<7} {escape(reason.text)}", highlight=False)
     console.print(f"  spec  : {escape(found.violation.spec)}", highlight=False)
     console.print(f"  vllm  : {escape(found.violation.actual)}", highlight=False)
-    if (shown := _shown(report, found)) is not None:
+    if shown is not None:
         console.print(f"  numbers: {escape(shown)}", highlight=False)
-    if (location := _location(report, found)) is not None:
+    if isinstance(report, ReplayReport) and (location := _location(report, found)) is not None:
         console.print(f"  {location}", highlight=False, markup=False)
     console.print()
+
+
+def _untraced(report: Report, found: Occurrence) -> tuple[Reason, ...]:
+    """Why it is a finding, where no trace says so."""
+    if isinstance(report, SchedulerReport) or report.trace is not None:
+        return ()
+    return _reasons(report, found)
 
 
 def _shown(report: ReplayReport, found: Occurrence) -> str | None:
@@ -247,10 +285,12 @@ def _location(report: ReplayReport, found: Occurrence) -> Location | None:
     return None if found.cause is not None else report.locations.get(found.signature)
 
 
-def _given(report: ReplayReport, found: Occurrence) -> list[str]:
+def _given(report: Report, found: Occurrence) -> list[str]:
     """The configuration, and the step at which the finding was first seen."""
-    after = "after the step" if found.call == "step" else f"at {found.call}"
     again = f", {count(found.times, 'time')} in all" if found.times > 1 else ""
+    if isinstance(report, SchedulerReport):
+        return [*of_workload(report.history), f"step {found.step} of the scheduler{again}"]
+    after = "after the step" if found.call == "step" else f"at {found.call}"
     return [*describe(report.history.engine), f"{_step(report, found.step)}, {after}{again}"]
 
 

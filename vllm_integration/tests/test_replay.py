@@ -14,7 +14,7 @@ from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
-from hitproof.vllm_integration.reports.replay import print_replay, replay_json
+from hitproof.vllm_integration.reports.replay import print_report, report_json
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
@@ -146,13 +146,14 @@ not as expected
 
 def test_a_report_as_text() -> None:
     target = Target("0.23.0", None, "0.23.0")
-    report = ReplayReport(target, VECTORS["retention_junction"], {"horizon": "capped"}, ["", ""])
+    report = ReplayReport(target, VECTORS["retention_junction"], ["", ""])
+    report.policies = {"horizon": "capped"}
     report.lookups = [{"step": 0, "request": "a", "due": 8, "served": 4}]
     signature = Signature(COUNT, "unsound", "mamba", False, Defect(Code.BLOCK_LEAKED))
     violation = Violation(signature, "each block is free or in use", "blocks [3]")
     report.findings = [Occurrence(violation, 1, "free", 2)]
     console = Console(width=200, record=True, file=StringIO())
-    print_replay(report, console, verbose=True)
+    print_report(report, console, verbose=True)
     text = console.export_text()
     assert "unsound: mamba: block leaks: it is neither free nor in use" in text
     assert 'steps[1] {"do": "finish", "request": "a"}, at free, 2 times in all' in text
@@ -160,7 +161,7 @@ def test_a_report_as_text() -> None:
     assert "2 of 6 steps played, 1 lookup judged" in text
     assert "vLLM 0.23.0: diverges, 1 finding" in text
     unsettled = ReplayReport(target, VECTORS["reset"], unsettled="it hangs")
-    assert (unsettled.verdict, replay_json(unsettled)["exit_code"]) == (Verdict.INCONCLUSIVE, 3)
+    assert (unsettled.verdict, report_json(unsettled)["exit_code"]) == (Verdict.INCONCLUSIVE, 3)
 
 
 def test_the_schema() -> None:

@@ -28,8 +28,8 @@ from hitproof.conformance.histories.workloads import (
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.gate.schedule import SchedulerReport, run_scheduler
-from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
+from hitproof.vllm_integration.gate.replay import SchedulerReport, run_mixed
+from hitproof.vllm_integration.reports.replay import print_report, report_json
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits, one_sentence
 from hitproof.vllm_integration.tests.forkserver import PYTHON
@@ -62,11 +62,9 @@ def played(
 
 
 def played_history(release: str, history: SchedulerHistory) -> SchedulerReport:
-    return run_scheduler(
-        resolve(release),
-        history,
-        limits(),
-    )
+    (report,) = run_mixed(resolve(release), [history], limits())
+    assert isinstance(report, SchedulerReport)
+    return report
 
 
 def defects(report: SchedulerReport) -> list[str]:
@@ -387,9 +385,9 @@ def test_what_is_found_is_printed() -> None:
     report = SchedulerReport(resolve("0.33.0"), SchedulerHistory(ATTENTION, REQUESTS))
     report.unsettled = "the worker ended"
     out = StringIO()
-    print_scheduler(report, Console(file=out, width=200), verbose=True)
+    print_report(report, Console(file=out, width=200), verbose=True)
     assert "inconclusive: the worker ended" in out.getvalue()
-    assert scheduler_json(report)["exit_code"] == int(Verdict.INCONCLUSIVE)
+    assert report_json(report)["exit_code"] == int(Verdict.INCONCLUSIVE)
 
 
 def test_histories_of_both_kinds_are_told_apart() -> None:

@@ -20,7 +20,7 @@ from hitproof.vllm_integration.gate.replay import ReplayReport
 from hitproof.vllm_integration.reports.html.pages import replay_page
 from hitproof.vllm_integration.reports.html.scripts import THEME, TRACE
 from hitproof.vllm_integration.reports.html.traces import ShownTrace
-from hitproof.vllm_integration.reports.replay import print_replay, replay_json
+from hitproof.vllm_integration.reports.replay import print_report, report_json
 from hitproof.vllm_integration.reports.text import print_finding
 from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.targets.target import Target
@@ -107,18 +107,18 @@ def test_long_values_are_cut() -> None:
 def test_replay_prints_it_when_asked() -> None:
     report = report_of(broken.ShorterHit)
     console = Console(file=StringIO(), width=200, soft_wrap=True)
-    print_replay(report, console, verbose=False)
+    print_report(report, console, verbose=False)
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().startswith(GOLDEN)
-    assert replay_json(report)["trace"]["steps"][2]["broken"][0]["spec"] == "hit of 8 tokens"
+    assert report_json(report)["trace"]["steps"][2]["broken"][0]["spec"] == "hit of 8 tokens"
     found = report.findings[0].signature
     report.reasons = {found: trace_of(broken.ShorterHit).why(found.claim, str(found.defect))}
     report.trace = None
-    shown = replay_json(report)
+    shown = report_json(report)
     assert shown["trace"] is None
     # Without the trace the finding itself says why.
     console = Console(file=StringIO(), width=200, soft_wrap=True)
-    print_replay(report, console, verbose=False)
+    print_report(report, console, verbose=False)
     assert isinstance(console.file, StringIO)
     assert "  why   : why a hit of 8 tokens is valid: all of this" in console.file.getvalue()
     assert "  violates a clause" not in console.file.getvalue()
