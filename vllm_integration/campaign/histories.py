@@ -18,18 +18,14 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Origin, Play
 from hitproof.conformance.histories.scenarios import FEATURES, go_together, with_features
 from hitproof.conformance.histories.workload_json import read_workload
-from hitproof.conformance.ledger.ledger import load as load_ledger
-from hitproof.conformance.ledger.ledger import speaks_of
 from hitproof.conformance.playing.shrinking import shrink
 from hitproof.conformance.scheduling.shrinking import shrink as shrink_workload
 from hitproof.spec.releases.fine import HitGranularity
-from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.campaign.causes import NEW, is_known, told_cause
 from hitproof.vllm_integration.campaign.jobs import Job, Result
 from hitproof.vllm_integration.campaign.plans import Ended, Given, Rounds, Summary, Table
 from hitproof.vllm_integration.campaign.serving import Place
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
-from hitproof.vllm_integration.survey.faults import cause
-from hitproof.vllm_integration.survey.faults import load as load_faults
 from hitproof.vllm_integration.targets.content import expanded, shortened
 
 _MODULES = (
@@ -44,14 +40,14 @@ _MODULES = (
 """The modules of ``vllm.v1.core`` whose branches guide the campaign."""
 _HISTORIES = 10
 """Histories of a job, which take seconds."""
+_JOBS = 100
+"""Jobs of a process of the target: it grows by some megabytes with each, and is started anew."""
 _FIRST_ROUND, _LARGEST_ROUND = 16, 1024
 """Jobs of a round: twice as many each time, so that many workers have enough to do."""
 _SHRUNK = 4
 """Histories that are shrunk of those that a round keeps for the branches that they reach."""
 _TRIES = {"branches": 40, "finding": 300}
 """Histories that are played to shrink one."""
-_NEWER = "999999"
-_faults = cache(load_faults)
 
 
 @dataclass
@@ -153,8 +149,9 @@ def _plays(question: Mapping[str, Any]) -> list[Play]:
 # --- in a worker
 
 
-def facts(place: Place) -> dict[str, Any]:
+def facts(given: Given, place: Place) -> dict[str, Any]:
     """What is asked of the target once: where its hits may end, and its branches by module."""
+    del given
     policies, _ = place.session().policies()
     modules = _branches(place)
     return {"granularity": policies.get("hit_granularity", ""), "modules": modules}
@@ -175,6 +172,9 @@ def work(question: Mapping[str, Any], place: Place) -> Result:
         more = each.pop("ran", set()) - ran
         ran |= more
         told.append(each | ({"ran": shortened(sorted(more))} if more else {}))
+    place.notes["jobs"] = place.notes.get("jobs", 0) + 1
+    if place.notes["jobs"] == _JOBS:
+        place.close()
     return {"histories": told}
 
 
@@ -249,24 +249,13 @@ def _numbers(place: Place) -> dict[tuple[str, int, int], int]:
 # --- what the results say
 
 
-@cache
-def _listed(version: str | None) -> frozenset[Signature]:
-    return frozenset(e.signature for e in load_ledger(LEDGER) if speaks_of(e.releases, version))
-
-
-def is_known(signature: Signature, version: str | None) -> bool:
-    """Whether the ledger has it for this release, or a fault of BUGS explains it there."""
-    told = cause(_faults(), signature, version or _NEWER)
-    return signature in _listed(version) or told is not None
-
-
 def seen(given: Given, result: Result) -> Iterable[str]:
     """Known and new findings by history."""
     (target,) = given.targets.values()
     for told in result.get("histories", ()):
         for raw in told.get("found", ()):
             known = is_known(Signature.from_json(raw), target.version)
-            yield "known" if known else "new"
+            yield "known" if known else NEW
         if "cannot" in told:
             yield "not judged"
 
@@ -309,7 +298,7 @@ def fold(given: Given, ended: Ended) -> Summary:
             "Findings",
             ("cause", "what", "histories", "first"),
             [
-                (_cause(each, target.version), each.headline, str(number), place.describe())
+                (told_cause(each, target.version), each.headline, str(number), place.describe())
                 for each, number, place in _sorted(found, known.signatures)
             ],
         ),
@@ -327,13 +316,6 @@ def _sorted(
 ) -> Iterator[tuple[Signature, int, Play]]:
     for signature, number in sorted(found.items(), key=lambda each: (-each[1], str(each[0]))):
         yield signature, number, first[signature]
-
-
-def _cause(signature: Signature, version: str | None) -> str:
-    told = cause(_faults(), signature, version or _NEWER)
-    if told is not None:
-        return f"{told.number}. {told.title}"
-    return "the ledger has it" if signature in _listed(version) else "new"
 
 
 def _by_module(given: Given, ran: set[int]) -> Iterator[tuple[str, str, str]]:

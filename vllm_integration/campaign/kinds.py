@@ -1,6 +1,6 @@
 """The kinds of campaigns, a row each."""
 
-from hitproof.vllm_integration.campaign import histories
+from hitproof.vllm_integration.campaign import histories, selftest, simulate, survey
 from hitproof.vllm_integration.campaign.plans import Kind, one_target
 
 KINDS = {
@@ -14,6 +14,23 @@ KINDS = {
             histories.seen,
             histories.fold,
             endless=True,
+        ),
+        Kind(
+            "selftest",
+            one_target(selftest.facts),
+            selftest.plan,
+            selftest.work,
+            selftest.seen,
+            selftest.fold,
+        ),
+        Kind("survey", survey.prepare, survey.plan, survey.work, survey.seen, survey.fold),
+        Kind(
+            "simulate",
+            simulate.prepare,
+            simulate.plan,
+            simulate.work,
+            simulate.seen,
+            simulate.fold,
         ),
     )
 }

@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from hitproof.vllm_integration.campaign.engines import Targets
 from hitproof.vllm_integration.campaign.jobs import Job, Result
 from hitproof.vllm_integration.campaign.serving import Place, Setting, Work
 from hitproof.vllm_integration.campaign.trees import content_of
@@ -63,13 +62,13 @@ class Given:
     """What a campaign is about.
 
     Attributes:
-        targets: its targets by what their trees contain.
+        targets: its targets by what their trees contain; a plan may add others.
         setting: how jobs are run.
         options: further choices, by name.
         facts: what was asked of the target before.
     """
 
-    targets: Targets
+    targets: dict[str, Target]
     setting: Setting
     options: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +84,7 @@ options. It announces what takes long, and raises `CampaignError`, `TargetError`
 `EnvironmentFailure`."""
 
 
-def one_target(facts: Callable[[Place], Mapping[str, Any]]) -> Prepare:
+def one_target(facts: Callable[[Given, Place], Mapping[str, Any]]) -> Prepare:
     """For a campaign on one target, which answers some questions before there are jobs."""
 
     def prepare(words: Sequence[str], given: Given, announce: Callable[[str], None]) -> Given:
@@ -94,7 +93,7 @@ def one_target(facts: Callable[[Place], Mapping[str, Any]]) -> Prepare:
         target = resolve(words[0], announce=announce)
         place = Place(target, given.setting)
         with closing(place):
-            return replace(given, targets=dict([named(target)]), facts=facts(place))
+            return replace(given, targets=dict([named(target)]), facts=facts(given, place))
 
     return prepare
 

@@ -34,7 +34,7 @@ class Setting:
     """
 
     limits: Limits = Limits(timeout=120.0, jobs=1)
-    seconds: float = 600.0
+    seconds: float = 1800.0
     version: str = field(default_factory=version)
 
 

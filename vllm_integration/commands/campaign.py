@@ -49,7 +49,9 @@ def campaign(
         list[str],
         typer.Argument(
             metavar="SUBJECT...",
-            help="A target, as for `hitproof check`.",
+            help="For histories and selftest a target, as for `hitproof check`; for survey "
+            "several, oldest first, or PATH@BASE..HEAD for the commits of a checkout; for simulate "
+            "a sweep file.",
         ),
     ],
     hours: Annotated[
@@ -100,7 +102,7 @@ def campaign(
     output: Output = Format.TEXT,
     seconds: Annotated[
         float, typer.Option("--limit", min=1.0, help="Time limit for each job, in seconds.")
-    ] = 600.0,
+    ] = 1800.0,
     limits: OneWorker = Limits(timeout=120.0),
 ) -> None:
     """Run many small jobs on all cores, or on a Ray cluster, and keep each result.

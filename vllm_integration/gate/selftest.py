@@ -14,7 +14,8 @@ from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
-_BATCH_SECONDS = 5.0
+BATCH_SECONDS = 5.0
+"""How long a worker goes on before it says what it has."""
 
 
 class NoTests(Exception):
@@ -152,34 +153,12 @@ def run(
     the total. Raises the exceptions of `Worker`, and `WorkerGone` when the worker ends before all
     is judged, and `UnknownFunction`.
     """
-    target, profile, entries, limits = of.target, of.profile, of.entries, of.limits
-    report = SelfTestReport(target, profile, chosen)
-    applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    target, limits = of.target, of.limits
+    report = SelfTestReport(target, of.profile, chosen)
     with Worker(target, limits) as worker:
-        patience = limits.timeout + 12 * _BATCH_SECONDS
-        of_scheduler = chosen.family is Family.SCHEDULER
-        speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
-        todo = [] if of_scheduler else tasks(profile, speaking)
+        patience = limits.timeout + 12 * BATCH_SECONDS
         granularity = worker.ask(patience, op="policies")["policies"].get("hit_granularity", "")
-        replays = [
-            play
-            for play in histories(profile, speaking, granularity)
-            if play.of_scheduler or not of_scheduler
-        ]
-        answer = worker.ask(
-            patience,
-            op="selftest",
-            jobs=limits.jobs,
-            limit=limits.timeout,
-            histories=[play.as_json() for play in replays],
-            deployments=_deployments() if of_scheduler else [],
-            family=chosen.family,
-            functions=list(chosen.functions),
-            sample=chosen.sample,
-            seed=chosen.seed,
-            tasks=[{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
-            known=[entry.signature.as_json() for entry in applicable],
-        )
+        answer = worker.ask(patience, **question(of, chosen, granularity))
         if unknown := set(chosen.functions) - set(answer["functions"]):
             raise UnknownFunction(
                 f"no function called {' or '.join(sorted(unknown))} is mutated; name some of "
@@ -189,14 +168,16 @@ def run(
             raise NoTests(f"{target.label} has no tests of its own; leave out --upstream")
         described = answer["mutants"]
         while True:
-            answer = worker.ask(patience, op="selftest_baseline", seconds=_BATCH_SECONDS)
+            answer = worker.ask(patience, op="selftest_baseline", seconds=BATCH_SECONDS)
             progress(answer["done"], answer["total"] + len(described))
             if answer["done"] == answer["total"]:
                 break
         report.unfinished = answer["unfinished"]
         outcomes: dict[int, dict[str, Any]] = {}
+        begin: dict[str, Any] = {"mutants": list(range(len(described)))}
         while len(outcomes) < len(described):
-            results = worker.ask(patience, op="selftest_judge", seconds=_BATCH_SECONDS)["results"]
+            asked = {"op": "selftest_judge", "seconds": BATCH_SECONDS, **begin}
+            results, begin = worker.ask(patience, **asked)["results"], {}
             outcomes |= {result.pop("mutant"): result for result in results}
             progress(answer["total"] + len(outcomes), answer["total"] + len(described))
         passed = [number for number, outcome in outcomes.items() if not outcome["caught"]]
@@ -204,7 +185,7 @@ def run(
             left := [number for number in passed if "killed_by" not in outcomes[number]]
         ):
             answer = worker.ask(
-                patience, op="selftest_upstream", mutants=passed, seconds=_BATCH_SECONDS
+                patience, op="selftest_upstream", mutants=passed, seconds=BATCH_SECONDS
             )
             if not answer["runs"]:
                 raise NoTests(f"the tests of {target.label} do not run; leave out --upstream")
@@ -213,6 +194,31 @@ def run(
             progress(len(passed) - len(left), len(passed))
     fill(report, described, outcomes, equivalents)
     return report
+
+
+def question(of: Run, chosen: Chosen, granularity: str) -> dict[str, Any]:
+    """What a worker is asked to begin with, for a target whose hits may end there."""
+    version, of_scheduler = of.target.version, chosen.family is Family.SCHEDULER
+    speaking = [entry for entry in of.entries if entry.is_judged_on(version)]
+    todo = [] if of_scheduler else tasks(of.profile, speaking)
+    replays = [
+        play
+        for play in histories(of.profile, speaking, granularity)
+        if play.of_scheduler or not of_scheduler
+    ]
+    return {
+        "op": "selftest",
+        "jobs": of.limits.jobs,
+        "limit": of.limits.timeout,
+        "histories": [play.as_json() for play in replays],
+        "deployments": _deployments() if of_scheduler else [],
+        "family": chosen.family,
+        "functions": list(chosen.functions),
+        "sample": chosen.sample,
+        "seed": chosen.seed,
+        "tasks": [{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
+        "known": [e.signature.as_json() for e in of.entries if e.applies_to(version)],
+    }
 
 
 def _deployments() -> list[dict[str, Any]]:

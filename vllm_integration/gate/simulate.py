@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, thread_time
@@ -84,6 +84,20 @@ class Run:
         self.samples = [(ended, counts) for ended, counts in measured["samples"]]
         self.operations = measured["operations"]
 
+    def figures(self) -> dict[str, Any]:
+        """What became of the workload, in tokens, keys and requests: nothing of it is a time."""
+        return {
+            "hits": sum(each.hit for each in self.served),
+            "unbounded": sum(each.unbounded for each in self.bounds),
+            "foresight": sum(each.foresight for each in self.bounds),
+            "lost": {str(cause): tokens for cause, tokens in self.lost.items()},
+            "faults": self.faults,
+            "evictions": self.served[-1].evictions,
+            "refused": sum(each.refused for each in self.served),
+            "preempted": sum(each.preempted for each in self.served),
+            "unfinished": sum(not each.finished for each in self.served),
+        }
+
     @property
     def lost(self) -> dict[Cause, int]:
         """Tokens that were lost, by cause."""
@@ -152,8 +166,11 @@ def simulate(
     *,
     reference: bool,
     progress: Progress,
+    opened: Callable[[Target], AbstractContextManager[Session]] | None = None,
 ) -> Simulated:
     """Play the workload on each target, and on the reference if that is wanted.
+
+    Sessions are ``opened`` so, or else as the limits say.
 
     The reference is played with the spec's policies and with those of each target. Raises
     `WorkloadError`, and the exceptions of `Worker`.
@@ -175,7 +192,7 @@ def simulate(
         play = _Play(arrivals, file, deployment.max_num_seqs, limits.timeout, progress)
         runs = []
         for target in targets:
-            with closing(Session.of(target, limits)) as session:
+            with opened(target) if opened else closing(Session.of(target, limits)) as session:
                 for each, could in zip(engines, known, strict=True):
                     name = f"vLLM {target.label}"
                     run = Run(name, each.retention_interval, could, queried)

@@ -45,15 +45,7 @@ def _run_json(run: Run) -> dict[str, Any]:
         return shown | {"cannot": run.cannot}
     return shown | {
         "hit_rate": hit_rate(run),
-        "hits": sum(each.hit for each in run.served),
-        "unbounded": sum(each.unbounded for each in run.bounds),
-        "foresight": sum(each.foresight for each in run.bounds),
-        "lost": {str(cause): tokens for cause, tokens in run.lost.items()},
-        "faults": run.faults,
-        "evictions": run.served[-1].evictions,
-        "refused": sum(each.refused for each in run.served),
-        "preempted": sum(each.preempted for each in run.served),
-        "unfinished": sum(not each.finished for each in run.served),
+        **run.figures(),
         "cached": [{"requests": ended, "keys": keys} for ended, keys in run.samples],
         "operations": run.operations,
         "seconds": run.seconds,

@@ -35,6 +35,22 @@ def find_commit(repository: str, ref: str) -> str:
     return found.strip()
 
 
+def commits_between(repository: str, base: str, head: str, path: str) -> list[tuple[str, str]]:
+    """The commits after ``base`` up to ``head`` that change a path, oldest first, with subjects.
+
+    Of a merge, the merge alone. Raises `CommitError`.
+    """
+    first, last = find_commit(repository, base), find_commit(repository, head)
+    try:
+        told = _git(
+            repository, "log", "--first-parent", "--reverse", "--format=%H %s", f"{first}..{last}",
+            "--", path,
+        )  # fmt: skip
+    except subprocess.CalledProcessError as error:
+        raise CommitError(f"git cannot read the log of {repository}; run git fsck there") from error
+    return [(each[:40], each[41:]) for each in told.splitlines()]
+
+
 def tags_before(repository: str, commit: str) -> list[str]:
     """The tags of a commit and its ancestors. Raises `CommitError`."""
     try:

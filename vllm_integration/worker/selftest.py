@@ -131,7 +131,8 @@ class SelfTest:
         pieces = range(0, len(self._tasks), _PIECE)
         gc.freeze()  # so that copies share the memory
         self._baseline = Forks(len(pieces), self._jobs, self._normal_piece)
-        self._judging: Forks | None = None
+        self._wanted: Sequence[int] = ()
+        self._judging = Forks(0, 1, self._mutant)
         self._testing: Forks | None = None
         self._left_out: list[str] | None = None
 
@@ -171,15 +172,19 @@ class SelfTest:
             "unfinished": self._unfinished,
         }
 
-    def judge(self, seconds: float) -> dict[str, Any]:
-        """Continue with the mutants."""
-        if self._judging is None:
+    def judge(self, mutants: Sequence[int] | None, seconds: float) -> dict[str, Any]:
+        """Begin with these mutants, or continue with those before."""
+        if mutants is not None:
             normal = [n.said.signatures for n in self._normal if n is not None]
             self._shown = frozenset[Signature]().union(*normal)
-            self._judging = Forks(len(self.mutants), self._jobs, self._mutant)
+            self._wanted = mutants
+            self._judging = Forks(len(mutants), self._jobs, lambda n: self._mutant(mutants[n]))
         return {
             "results": [
-                {"mutant": number, **(_death(answer) if isinstance(answer, int) else answer)}
+                {
+                    "mutant": self._wanted[number],
+                    **(_death(answer) if isinstance(answer, int) else answer),
+                }
                 for number, answer in self._judging.results(seconds)
             ]
         }
@@ -432,7 +437,10 @@ _running: SelfTest | None = None
 
 
 def operation(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """``selftest`` starts; ``_baseline``, ``_judge`` and ``_upstream`` go on for ``seconds``."""
+    """``selftest`` starts; ``_baseline``, ``_judge`` and ``_upstream`` go on for ``seconds``.
+
+    The first ``_judge`` names the numbers of the ``mutants`` that are judged.
+    """
     global _running
     if message["op"] == "selftest":
         _running = SelfTest(subject, message)
@@ -446,4 +454,4 @@ def operation(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return _running.upstream(message["mutants"], message["seconds"])
     if message["op"] == "selftest_baseline":
         return _running.baseline(message["seconds"])
-    return _running.judge(message["seconds"])
+    return _running.judge(message.get("mutants"), message["seconds"])
