@@ -29,7 +29,7 @@ from hitproof.vllm_integration.reproduce.source_text import (
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits
+from hitproof.vllm_integration.tests.conftest import Copy, Edits, hitproof, limits
 
 NOWHERE = Target("nowhere", None, None)
 
@@ -226,40 +226,6 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
     assert any("promised" in name for name in ran.keys() - fixed)
 
 
-@pytest.mark.long
-@pytest.mark.release
-@pytest.mark.parametrize(
-    ("name", "with_fault", "without"),
-    [
-        ("scheduler_promised_hit_missed_chunks_mamba_extension", "0.32.0", "0.33.0"),
-        ("skipping_request_loads", "0.30.0", "0.31.0"),
-        ("encoder_output_missing_drafts", "0.27.0", "0.28.0"),
-        ("image_split_first", "0.32.0", "0.33.0"),
-        ("session_session_tokens_wrong_2", "0.32.0", "0.33.0"),
-        ("session_delivered_tokens_wrong_2", "0.30.0", "0.31.0"),
-        ("scheduler_grammar_ignored_mask_async", "0.31.0", "0.33.0"),
-        ("scheduler_grammar_ignored_state_async", "0.29.0", "0.33.0"),
-        ("scheduler_admitted_out_of_turn_grammar", "0.30.0", "0.31.0"),
-        ("min_tokens_stuck", "0.28.0", "0.29.0"),
-    ],
-)
-def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(
-    name: str, with_fault: str, without: str, tmp_path: Path
-) -> None:
-    """Divergences that the next release does not have."""
-    path = LEDGER.parent / f"known/{name}.json"
-    play = Play.written_workload(read_workload(path.read_text()), "history")
-    release = resolve(with_fault)
-    with closing(Session.of(release, limits())) as session:
-        found = session.play(play).signatures
-        shown = session.finding((found[0], play), "scheduler").demonstration
-    assert shown.reproduced
-    assert shown.whole == "scheduler"
-    for version, outcome in ((with_fault, CaseOutcome.FAILS), (without, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], resolve(version), limits())
-        assert ran["scheduler"].outcome is outcome
-
-
 ADAPTERS = """{"kind": "scheduler", "version": 1,
  "deployment": {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 20,
                 "max_model_len": 20, "max_num_batched_tokens": 20, "max_loras": 1},
@@ -278,37 +244,6 @@ SESSION = """{"kind": "scheduler", "version": 1,
                     "images": [{"identifier": "cat", "offset": 0, "length": 3},
                                {"identifier": "dog", "offset": 12, "length": 2}]}}}"""
 
-BROKEN = {
-    "adapters": (
-        ADAPTERS,
-        '[("lora", lora_request.lora_name, lora_request.lora_path)]',
-        "[]",
-        "after_reset=True",
-    ),
-    "told images": (SESSION, "mm_position.offset + base", "mm_position.offset", "engine.converse"),
-}
-"""Histories, how a copy is broken that they show, and what is in their tests."""
-
-
-@pytest.mark.long
-@pytest.mark.release
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_case_of_a_scheduler_fails_where_it_is_broken(
-    name: str, broken_copy: Copy, tmp_path: Path
-) -> None:
-    """What one adapter computed is served to another; a session has its images elsewhere."""
-    history, right, wrong, written = BROKEN[name]
-    copy = resolve(str(broken_copy("0.33.0", {right: wrong})))
-    play = Play.written_workload(read_workload(history), "history")
-    with closing(Session.of(copy, limits())) as session:
-        found = session.play(play).signatures
-        shown = session.finding((found[0], play), "broken").demonstration
-    assert written in shown.pytest
-    for target, outcome in ((copy, CaseOutcome.FAILS), (resolve("0.33.0"), CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, limits())
-        assert ran["broken"].outcome is outcome
-
-
 EXPORTED = """{"kind": "scheduler", "version": 1,
  "deployment": {"groups": [{"kind": "full_attention", "block_size": 16},
                            {"kind": "mamba", "block_size": 16}],
@@ -319,29 +254,6 @@ EXPORTED = """{"kind": "scheduler", "version": 1,
               "c": {"prompt": [[1, 60]], "output": [306], "after": "b"}}}"""
 
 
-@pytest.mark.long
-@pytest.mark.release
-def test_a_case_of_a_scheduler_has_states_from_inside_chunks(
-    broken_copy: Copy, tmp_path: Path
-) -> None:
-    """The state of a hit inside a block is served as the state of the block's end (BUGS 24).
-
-    A scheduler that ends the chunk at the end of that block does not have the fault.
-    """
-    late = "            and end >= prefill_end\n"
-    whole = late.replace("prefill_end", "prefill_end and start % block_size == 0")
-    mended = resolve(str(broken_copy("0.33.0", {late: whole})))
-    play = Play.written_workload(read_workload(EXPORTED), "history")
-    release = resolve("0.33.0")
-    with closing(Session.of(release, limits())) as session:
-        found = session.play(play).signatures
-        shown = session.finding((found[0], play), "exported").demonstration
-    assert "is_mamba_prefill_checkpoint_valid" in shown.pytest
-    for target, outcome in ((release, CaseOutcome.FAILS), (mended, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, limits())
-        assert ran["exported"].outcome is outcome
-
-
 EVICTS = "if sync_blocks_to_evict and not self.recompute_kv_load_failures:"
 PLACED = "layers_by_spec[spec].append(layer_name)"
 REPORTS = "if not self.enable_kv_cache_events or num_cached_blocks == 0:"
@@ -349,72 +261,110 @@ ADMITS = "            # First check and fail if the full request sequence won't 
 EVICTED = "mm_hash, num_free_embeds = self.freeable.popitem(last=False)"
 STOPPED = "        request.num_computed_tokens = safe_frontier"
 GOES_ON = "        del session._all_token_ids[keep_end:]"
-MENDED = {
-    "states_not_counted_for_admission_4": (ADMITS, "            return None", "is not None"),
-    "hit_in_part_reported_as_block_1": (REPORTS, "if True:", "kv_cache_report_mode"),
-    "hit_reported_with_null_blocks_3": (REPORTS, "if True:", "not in reported"),
-    "failed_load_delivered_3": (EVICTS, "if sync_blocks_to_evict:", "=__name__"),
+COUNTED = "spec_decoding_stats = self.make_spec_decoding_stats("
+LATE = "            and end >= prefill_end\n"
+NEWEST = "0.33.0"
+SHOWN: dict[str, tuple[str | Edits, str | Edits, str]] = {
+    "scheduler_promised_hit_missed_chunks_mamba_extension": ("0.32.0", NEWEST, ""),
+    "skipping_request_loads": ("0.30.0", "0.31.0", ""),
+    "encoder_output_missing_drafts": ("0.27.0", "0.28.0", ""),
+    "image_split_first": ("0.32.0", NEWEST, ""),
+    "session_session_tokens_wrong_2": ("0.32.0", NEWEST, ""),
+    "session_delivered_tokens_wrong_2": ("0.30.0", "0.31.0", ""),
+    "scheduler_grammar_ignored_mask_async": ("0.31.0", NEWEST, ""),
+    "scheduler_grammar_ignored_state_async": ("0.29.0", NEWEST, ""),
+    "scheduler_admitted_out_of_turn_grammar": ("0.30.0", "0.31.0", ""),
+    "min_tokens_stuck": ("0.28.0", "0.29.0", ""),
+    # What one adapter computed is served to another; a session has its images elsewhere.
+    "adapters": (
+        {'[("lora", lora_request.lora_name, lora_request.lora_path)]': "[]"},
+        NEWEST,
+        "after_reset=True",
+    ),
+    "told images": ({"mm_position.offset + base": "mm_position.offset"}, NEWEST, "engine.converse"),
+    # The state of a hit inside a block is served as the state of the block's end (BUGS 24). A
+    # scheduler that ends the chunk at the end of that block does not have the fault.
+    "exported": (
+        NEWEST,
+        {LATE: LATE.replace("prefill_end", "prefill_end and start % block_size == 0")},
+        "is_mamba_prefill_checkpoint_valid",
+    ),
+    "states_not_counted_for_admission_4": (
+        NEWEST,
+        {ADMITS: "            return None"},
+        "is not None",
+    ),
+    "hit_in_part_reported_as_block_1": (NEWEST, {REPORTS: "if True:"}, "kv_cache_report_mode"),
+    "hit_reported_with_null_blocks_3": (NEWEST, {REPORTS: "if True:"}, "not in reported"),
+    "failed_load_delivered_3": (NEWEST, {EVICTS: "if sync_blocks_to_evict:"}, "=__name__"),
     "scheduler_derived_groups_wrong_own_layers": (
-        PLACED,
-        f"layer_name in group.layer_names and {PLACED}",
+        NEWEST,
+        {PLACED: f"layer_name in group.layer_names and {PLACED}"},
         "model_executor.allocate(config)",
     ),
     "image_encoded_again": (
-        EVICTED,
-        "own = {each.identifier for each in request.mm_features}\n"
-        "            mm_hash = min(self.freeable, key=own.__contains__)\n"
-        "            num_free_embeds = self.freeable.pop(mm_hash)",
+        NEWEST,
+        {
+            EVICTED: "own = {each.identifier for each in request.mm_features}\n"
+            "            mm_hash = min(self.freeable, key=own.__contains__)\n"
+            "            num_free_embeds = self.freeable.pop(mm_hash)"
+        },
         "not in kept",
     ),
     "session_other_content_read_mamba_4": (
-        STOPPED,
-        "        if safe_frontier < request.num_computed_tokens:\n"
-        "            self._free_request_blocks(request)\n"
-        f"            safe_frontier = 0\n{STOPPED}",
+        NEWEST,
+        {
+            STOPPED: "        if safe_frontier < request.num_computed_tokens:\n"
+            "            self._free_request_blocks(request)\n"
+            f"            safe_frontier = 0\n{STOPPED}"
+        },
         "engine.converse(ends)",
     ),
     "session_draft_entry_of_other_token_full_attention_3": (
-        GOES_ON,
-        f"{GOES_ON}\n"
-        "        session.num_computed_tokens = min(session.num_computed_tokens, keep_end - 1)",
+        NEWEST,
+        {
+            GOES_ON: f"{GOES_ON}\n"
+            "        session.num_computed_tokens = min(session.num_computed_tokens, keep_end - 1)"
+        },
         "engine.converse(ends)",
     ),
     "scheduler_drafts_counted_wrong": (
-        "spec_decoding_stats = self.make_spec_decoding_stats(",
-        "padded = min(scheduled_spec_token_ids) < 0\n"
-        "                spec_decoding_stats = spec_decoding_stats if padded else "
-        "self.make_spec_decoding_stats(",
+        NEWEST,
+        {
+            COUNTED: "padded = min(scheduled_spec_token_ids) < 0\n"
+            f"                {COUNTED.replace('= ', '= spec_decoding_stats if padded else ')}"
+        },
         "engine.counted == engine.tried",
     ),
 }
-"""Histories that show a fault, how a copy without it differs, and what is in their tests."""
+"""Histories, of the ledger or above, where they show a fault, where not, and what is in the test.
+
+A target is a release, or how a copy of the newest differs.
+"""
+WRITTEN = {"adapters": ADAPTERS, "told images": SESSION, "exported": EXPORTED}
 
 
 @pytest.mark.long
 @pytest.mark.release
-@pytest.mark.parametrize("name", MENDED)
-def test_a_case_passes_where_its_fault_is_mended(
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_case_fails_with_its_fault_and_passes_without_it(
     name: str, broken_copy: Copy, tmp_path: Path
 ) -> None:
-    """Failed loads that stay cached, pages for layers of other ranks, wrong events about hits.
-
-    An image that the step itself needs is evicted last, a session whose state is behind its input
-    starts again, and its last token is computed again for the draft layer. What pads a request
-    counts as no draft.
-    """
-    wrong, right, written = MENDED[name]
-    mended = resolve(str(broken_copy("0.33.0", {wrong: right})))
-    text = (LEDGER.parent / f"known/{name}.json").read_text()
+    *targets, written = SHOWN[name]
+    faulty, right = (
+        resolve(each if isinstance(each, str) else str(broken_copy(NEWEST, each)))
+        for each in targets
+    )
+    text = WRITTEN.get(name) or (LEDGER.parent / f"known/{name}.json").read_text()
     if is_workload(text):
         play = Play.written_workload(read_workload(text), "history")
     else:
         play = Play.written(read(text), "history")
-    release = resolve("0.33.0")
-    with closing(Session.of(release, limits())) as session:
+    with closing(Session.of(faulty, limits())) as session:
         found = session.play(play).signatures
-        shown = session.finding((found[0], play), "mended").demonstration
+        shown = session.finding((found[0], play), "shown").demonstration
+    assert shown.reproduced
     assert "hitproof" not in shown.pytest
     assert written in shown.pytest
-    for target, outcome in ((release, CaseOutcome.FAILS), (mended, CaseOutcome.PASSES)):
-        ran = write_and_run(tmp_path, [shown], target, limits())
-        assert ran["mended"].outcome is outcome
+    for target, outcome in ((faulty, CaseOutcome.FAILS), (right, CaseOutcome.PASSES)):
+        assert write_and_run(tmp_path, [shown], target, limits())["shown"].outcome is outcome
