@@ -269,9 +269,12 @@ def fold(given: Given, ended: Ended) -> Summary:
     found = Counter[Signature]()
     for job, result in ended:
         if "shrink" in job.question:
-            small += "branches" in job.question["shrink"] and "cannot" not in result
-            if "finding" in job.question["shrink"]:
-                shown[Signature.from_json(job.question["shrink"]["finding"])] = result
+            asked = job.question["shrink"]
+            if "finding" in asked:
+                shown[Signature.from_json(asked["finding"])] = result
+            elif "history" in result:
+                small += 1
+                summary.files[f"histories/branches-{job.name}.json"] = result["history"]
             continue
         gains = {"branches": 0, "causes": 0}
         for _, branches, _, new in known.take(job, result):
@@ -305,9 +308,12 @@ def fold(given: Given, ended: Ended) -> Summary:
     ]
     for signature, play in known.signatures.items():
         if not is_known(signature, target.version):
-            small_one = shown.get(signature, {})
-            told = small_one.get("actual", "")
-            summary.new.append(f"{signature.headline} ({play.describe()}){told and ': ' + told}")
+            line, small_one = f"{signature.headline} ({play.describe()})", shown.get(signature, {})
+            if "history" in small_one:
+                path = f"histories/{signature.code}-{len(summary.new) + 1}.json"
+                summary.files[path] = small_one["history"]
+                line += f"; spec: {small_one['spec']}; vllm: {small_one['actual']}; {path}"
+            summary.new.append(line)
     return summary
 
 

@@ -22,7 +22,10 @@ class Until:
 
 @dataclass(frozen=True)
 class Live:
-    """What is known while a campaign runs: jobs done and planned so far, and what they show."""
+    """What is known while a campaign runs: jobs done and planned, and what they show.
+
+    Planned are those of the rounds so far, or as many as are wanted of a campaign without end.
+    """
 
     done: int
     planned: int
@@ -86,7 +89,8 @@ def run(
                     seen.update(kind.seen(given, store.result(job)))
             todo = (job for job in some if job not in store and not _over(end))
             done = sum(job in store for job in planned)
-            progress(Live(done, len(planned), seen))
+            total = (until.jobs if kind.endless else None) or len(planned)
+            progress(Live(done, total, seen))
             for job, answer in engine.answers(todo, given.targets):
                 if answer.result is None:
                     raise EngineError(answer.refused, answer.verdict)
@@ -94,7 +98,7 @@ def run(
                 store.keep(job, answer.result, ended)
                 seen.update(kind.seen(given, answer.result))
                 done += 1
-                progress(Live(done, len(planned), seen))
+                progress(Live(done, total, seen))
             if len(some) < len(jobs) or done < len(planned):
                 break
             try:
@@ -109,6 +113,8 @@ def run(
     summary = kind.fold(given, ended_jobs)
     for name in sorted(store.differing & {job.name for job in planned}):
         summary.cannot[f"the job {name} gave different results in two runs"] += 1
+    for path, text in summary.files.items():
+        store.write(path, text)
     left = len(planned) - len(ended_jobs)
     return Campaign(kind, given, planned, summary, left, whole, (engine.name, engine.workers))
 

@@ -102,16 +102,21 @@ class Store:
 
     def merge(self, jobs: Iterable[Job]) -> Path:
         """Write what these jobs gave, those that have ended, by name. Raises `StoreError`."""
-        place = self.directory / MERGED
         lines = {
             job.name: f'{{"name":"{job.name}","question":{_text(dict(job.question))},'
             f'"result":{self._results[job.name]}}}\n'
             for job in jobs
             if job in self
         }
+        return self.write(MERGED, "".join(lines[name] for name in sorted(lines)))
+
+    def write(self, path: str, text: str) -> Path:
+        """Write a file below the directory, whole or not at all. Raises `StoreError`."""
+        place = self.directory / path
         scratch = place.with_suffix(f".{self._run}")
         try:
-            scratch.write_text("".join(lines[name] for name in sorted(lines)), encoding="utf-8")
+            place.parent.mkdir(exist_ok=True)
+            scratch.write_text(text, encoding="utf-8")
             scratch.replace(place)
         except OSError as error:
             with suppress(OSError):

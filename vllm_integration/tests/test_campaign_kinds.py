@@ -127,8 +127,14 @@ def test_what_histories_show_is_counted_once_and_new_is_told() -> None:
     assert found.tables[0].rows == [("block_pool", "3", "2")]
     assert list(histories.seen(GIVEN, result)) == ["known", "not judged"]
     assert not found.new
+    assert not found.files
     new: Result = {"histories": [{"found": [NEW]}]}
-    assert histories.fold(GIVEN, [(job, new)]).verdict is Verdict.DIVERGES
+    shrunk = replace(job, question={"shrink": {"play": {}, "finding": NEW}})
+    small: Result = {"spec": "one", "actual": "another", "history": "{}"}
+    found = histories.fold(GIVEN, [(job, new), (shrunk, small)])
+    assert found.verdict is Verdict.DIVERGES
+    assert found.new[0].endswith(f"; spec: one; vllm: another; {next(iter(found.files))}")
+    assert list(found.files.values()) == ["{}"]
 
 
 # --- mutants
