@@ -302,25 +302,19 @@ def test_what_is_known_of_a_release_is_found(name: str, release: str, defect: st
     assert found[:1] == ([] if defect is None else [defect])
 
 
+PARTS = (
+    *("connectors", "encoders", "ends", "formats", "grammars"),
+    *("host_pools", "offloads", "replays", "resumed"),
+)
+"""Those of `broken_parts`, which only the target's process can import."""
+
+
 @pytest.mark.long
 @pytest.mark.release
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "connectors",
-        "encoders",
-        "ends",
-        "formats",
-        "grammars",
-        "host_pools",
-        "offloads",
-        "replays",
-        "resumed",
-    ],
-)
-def test_each_fault_of_a_part_is_found(broken: str) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_each_fault_of_a_part_is_found(part: str) -> None:
     ended = subprocess.run(
-        [os.environ[PYTHON], "-m", f"hitproof.vllm_integration.tests.broken_{broken}"],
+        [os.environ[PYTHON], "-m", "hitproof.vllm_integration.tests.broken_parts", part],
         capture_output=True,
         text=True,
         check=False,
