@@ -241,7 +241,8 @@ class JudgedManager:
         if allocation.hit is not None:
             start = allocation.hit.length
             self._registrations.admitted(name, start)
-        settled = start + external
+        # The last token of a load is computed again if it is that of the prompt.
+        settled = start + external - (external > 0)
         if allocation.hit is None:
             settled = progress.num_computed_tokens - progress.num_in_flight_tokens
         for unread in self._judge.unread(name, tables, settled):

@@ -118,6 +118,17 @@ class EncoderOutputs:
         )
         return cut or any(self._lacks_room(each, plan.scheduled, plan, name) for each in images)
 
+    def whole(self, name: str, start: int) -> int:
+        """The tokens from ``start`` on that only one step can compute, for the images there."""
+        if self._encoder is None or not self._encoder.whole_images:
+            return 0
+        ends = (
+            image.offset + image.length - start
+            for image in self._arrivals[name].images
+            if image.offset <= start + self._ahead
+        )
+        return max(ends, default=0)
+
     def computed(self, plan: Plan) -> None:
         """Note how far requests are."""
         self.forget(self._before[e.request] for e in plan.scheduled if e.request in self._before)

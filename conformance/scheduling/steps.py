@@ -236,11 +236,11 @@ class StepRules:
             if not each.num_tokens:
                 yield exceeds("empty", f"a token of {each.request} is computed at least", "none")
             end = each.start + each.num_tokens
-            if threshold and each.num_tokens > threshold and len(now.known) > 1:
+            most = threshold and max(threshold, self._images.whole(each.request, each.start))
+            if most and each.num_tokens > most and len(now.known) > 1:
                 yield exceeds(
                     "prompt",
-                    f"request {each.request} gets at most {threshold} tokens while others are "
-                    "there",
+                    f"request {each.request} gets at most {most} tokens while others are there",
                     f"it gets {each.num_tokens}",
                 )
             if end >= deployment.max_model_len:

@@ -43,9 +43,8 @@ class Prompt:
 
         Whether a token was generated or given makes no difference.
         """
-        is_token_ids, embeddings = self.is_token_ids[:num_tokens], self.embeddings[:num_tokens]
-        while is_token_ids and is_token_ids[-1]:  # it may as well have been generated
-            is_token_ids, embeddings = is_token_ids[:-1], embeddings[: len(is_token_ids) - 1]
+        is_token_ids = self.is_token_ids[:num_tokens]
+        embeddings = () if is_token_ids and all(is_token_ids) else self.embeddings[:num_tokens]
         return replace(
             self,
             tokens=self.tokens[:num_tokens],
@@ -53,6 +52,15 @@ class Prompt:
             embeddings=embeddings,
             num_generated=0,
             is_token_ids=is_token_ids if embeddings and any(is_token_ids) else (),
+        )
+
+    def as_generated(self) -> "Prompt":
+        """The same, with the token ids that a mixed prompt ends with taken for generated ones."""
+        is_token_ids, embeddings = self.is_token_ids, self.embeddings
+        while is_token_ids and is_token_ids[-1]:
+            is_token_ids, embeddings = is_token_ids[:-1], embeddings[: len(is_token_ids) - 1]
+        return replace(
+            self, embeddings=embeddings, is_token_ids=is_token_ids if any(is_token_ids) else ()
         )
 
 

@@ -144,3 +144,18 @@ def test_steps_that_are_wrong(
     deployment: Deployment, plans: Sequence[Plan], defects: Sequence[str]
 ) -> None:
     assert wrong(deployment, *plans) == list(defects)
+
+
+def test_an_image_that_must_be_whole_may_exceed_the_threshold() -> None:
+    threshold = replace(WHOLE, long_prefill_token_threshold=4)
+    exceeds = "step-exceeds-limit(limit=prompt)"
+    text, cat, more = plan("b", 0, 4), plan("b", 6, 8, [0]), plan("b", 6, 9, [0])
+    other = Scheduled("a", 0, 1, 0, ((7,),), True, True)
+
+    def beside(each: Plan) -> Plan:
+        return replace(each, scheduled=(*each.scheduled, other))
+
+    assert exceeds not in wrong(threshold, beside(text), beside(cat))
+    assert exceeds in wrong(threshold, beside(text), beside(more))
+    parts = replace(threshold, encoder=PLAIN.encoder)
+    assert exceeds in wrong(parts, beside(text), beside(cat))

@@ -210,9 +210,9 @@ def test_hashes_that_change_are_not_judged() -> None:
 
 
 def test_a_token_of_a_mixed_prompt_may_as_well_have_been_generated() -> None:
-    generated = Prompt((0, 0, 0), embeddings=(1,), num_generated=2).agreed(3)
+    generated = Prompt((0, 0, 0), embeddings=(1,))
     given = Prompt((0, 0, 0), embeddings=(1, 0, 0), is_token_ids=(False, True, True))
-    assert given.agreed(3) == generated
+    assert given.as_generated() == generated.as_generated()
     other_place = Prompt((0, 0, 0), embeddings=(0, 1, 0), is_token_ids=(True, False, True))
-    assert other_place.agreed(3) != Prompt((0, 0, 0), embeddings=(1, 1), num_generated=1).agreed(3)
-    assert other_place.agreed(1) == Prompt((0,)).agreed(1)
+    assert other_place.as_generated() != given.as_generated()
+    assert other_place.as_generated() != Prompt((0, 0, 0), embeddings=(0, 1)).as_generated()
