@@ -233,13 +233,14 @@ def test_commits_are_named_that_brought_and_fixed_known_causes(tmp_path: Path) -
         git("add", "-Af")
         git("commit", "-qm", f"Make it {version}")
         commits[version] = git("rev-parse", "HEAD")
-        (repository / "vllm" / "notes.txt").write_text(f"after {version}")
-        git("add", "-Af")
-        git("commit", "-qm", f"Say something of {version}")
+        if version == "0.31.0":  # and one that changes nothing that is judged
+            (repository / "vllm" / "notes.txt").write_text("")
+            git("add", "-Af")
+            git("commit", "-qm", "Add notes")
     given = Given({}, replace(SETTING, seconds=3600.0), {"profile": "quick"})
     kind = KINDS["survey"]
     given = kind.prepare([f"{repository}@{commits['0.31.0']}..HEAD"], given, lambda _: None)
-    assert len(given.facts["places"]) == 6
+    assert len(given.facts["places"]) == 4
     found = local(kind, given, tmp_path / "out")
     rows = found.summary.tables[0].rows
     named = {(row[0][:12], row[2]) for row in rows if row[2][0].isdigit()}
