@@ -1,4 +1,4 @@
-"""Replay where hits may end inside blocks: the newest release with one fault each."""
+"""Replay of hits inside blocks and of several MTP modules: the newest release with a fault each."""
 
 import json
 from collections import Counter
@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import History
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
@@ -22,8 +24,17 @@ RELEASE = "0.33.0"
 COUNT = 25
 
 
-def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str, str]]:
-    """What the first histories tell of a target, and how many of them."""
+Told: TypeAlias = Callable[[str | Path, bool], Counter[tuple[str, str]]]
+
+
+def of_modules(target: str | Path, hashes_look_ahead: bool = True) -> Counter[tuple[str, str]]:
+    """What histories with several MTP modules tell of a target, and how many of them."""
+    abilities = Abilities(hashes_look_ahead=hashes_look_ahead, exports_states=hashes_look_ahead)
+    return shown(target, [possible(history, abilities) for history in module_histories()])
+
+
+def of_fine_hits(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str, str]]:
+    """What the first histories with hits inside blocks tell of it."""
     abilities = Abilities(
         exports_states=has_checkpoints,
         keeps_shared_states=has_checkpoints,
@@ -36,11 +47,7 @@ def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str,
 
 def reports(target: str | Path, histories: Sequence[History]) -> list[ReplayReport]:
     """Histories on a target."""
-    return run(
-        resolve(str(target)),
-        histories,
-        limits(),
-    )
+    return run(resolve(str(target)), histories, limits())
 
 
 def shown(target: str | Path, histories: Sequence[History]) -> Counter[tuple[str, str]]:
@@ -89,29 +96,17 @@ def test_prompts_that_come_as_embeddings_in_part() -> None:
     assert "no prompt of this release comes as embeddings in part" in str(report.unsettled)
 
 
-def assert_told(
-    fault: tuple[str, str, str, str],
-    copy: Copy,
-    told: Callable[[Path], Counter[tuple[str, str]]],
-    released: Counter[tuple[str, str]],
-) -> None:
-    """A fault adds findings of a class whose defects start so, in a copy of the release."""
-    old, new, divergence, code = fault
-    more = told(copy(RELEASE, {old: new})) - released
-    assert [key for key in more if key[0] == divergence and key[1].startswith(code)], more
-
-
 def known_of(release: str) -> set[tuple[str, str]]:
     """Classes and defects of the known divergences of a release."""
     return {(str(known.divergence), str(known.defect)) for known in load_known(release)}
 
 
 @cache
-def as_released() -> Counter[tuple[str, str]]:
-    return told(RELEASE)
+def as_released(told: Told) -> Counter[tuple[str, str]]:
+    return told(RELEASE, True)
 
 
-FAULTS = {
+FINE_HITS = {
     "full attention leaves the end of a prompt out": (
         "if boundary_tokens == 0 or boundary_tokens > num_tokens:",
         "if boundary_tokens > 0:",
@@ -167,27 +162,73 @@ FAULTS = {
         "state-block-unregistered",
     ),
 }
+MODULES = {
+    "blocks are registered before their entries are final": (
+        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead - 1)",
+        "self.num_reprefillable_tokens = 0",
+        "wrong drafts",
+        "draft-entry-of-other-token(of=drafts)",
+    ),
+    "one of them is": (
+        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead - 1)",
+        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead - 2)",
+        "wrong drafts",
+        "draft-entry-of-other-token(of=drafts)",
+    ),
+    "blocks wait for one token more": (
+        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead - 1)",
+        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead)",
+        "lost hit",
+        "lookahead-block-unregistered",
+    ),
+    "windows do not keep what is computed again": (
+        "num_computed_tokens - self.sliding_window + 1 - self.extra_retained_tokens,",
+        "num_computed_tokens - self.sliding_window + 1,",
+        "wrong drafts",
+        "null-block-read",
+    ),
+    "hashes cover the next token only": (
+        "hash_end_token_idx = end_token_idx + num_hash_lookahead_tokens",
+        "hash_end_token_idx = end_token_idx + 1",
+        "unsound",
+        "two-contents-under-key",
+    ),
+}
 """Text of the release, what stands there instead, and what must be told."""
 
 
 @pytest.mark.long
 @pytest.mark.release
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FINE_HITS, *MODULES])
 def test_a_planted_fault_is_told(fault: str, broken_copy: Copy) -> None:
-    # Where states come from is a parameter that follows.
-    assert_told(FAULTS[fault], broken_copy, told, as_released())
+    """It adds findings of a class whose defects start so; where states come from follows."""
+    told: Told = of_fine_hits if fault in FINE_HITS else of_modules
+    old, new, divergence, code = (FINE_HITS | MODULES)[fault]
+    more = told(broken_copy(RELEASE, {old: new}), True) - as_released(told)
+    assert [key for key in more if key[0] == divergence and key[1].startswith(code)], more
+
+
+@pytest.mark.long
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.28.0", RELEASE])
+def test_one_dropped_block_is_too_little(release: str) -> None:
+    seen = of_modules(release, release == RELEASE)
+    for group in ("sliding_window", "full_attention"):
+        code = f"hit-too-long(block=lookahead, group={group}, modules=several)"
+        assert seen["wrong drafts", code]
+    assert seen.keys() <= known_of(release)
 
 
 @pytest.mark.release
 def test_the_newest_release_keeps_and_copies_what_it_should() -> None:
     """What it shows is known."""
-    assert as_released().keys() <= known_of(RELEASE)
+    assert as_released(of_fine_hits).keys() <= known_of(RELEASE)
 
 
 @pytest.mark.release
 def test_a_release_that_kept_less_is_told() -> None:
     # Up to 0.29 the state was kept where no hit with EAGLE ends.
-    seen = told("0.28.0", False)
+    seen = of_fine_hits("0.28.0", False)
     assert any(
         failure.startswith("promised-entry-unregistered(hit=extension") for _, failure in seen
     )
