@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
-from typing import Any, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias
 
 from hitproof.proofs.unbounded.machine import Frame, Machine
 from hitproof.proofs.unbounded.source import Unsupported
-from hitproof.proofs.unbounded.terms import Arithmetic
+from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge
 from hitproof.proofs.unbounded.values import (
     Block,
     Items,
     Listing,
     Record,
     Unknown,
+    equal,
     is_number,
     is_same,
     is_truth,
@@ -33,7 +34,11 @@ from hitproof.spec.terms import Formula, Term
 Place: TypeAlias = tuple[Any, ...]
 """Where a value is: the number of the frame, the variable, and the way from there."""
 
-_POSITION: Place = ("position",)
+_POSITION = "position"
+_AT: Place = (_POSITION, 0)
+"""The place of the position of a loop; there are two if two loops are cut together."""
+_ITERATIONS: Place = (_POSITION, -1)
+"""How many iterations of two loops there were."""
 _VARIABLE = 2
 
 
@@ -87,12 +92,14 @@ class _Loop:
             until they are known.
         holds_first: for which candidates of the loops before it was seen that these hold first.
         variants: numbers that may show that the loop ends: each iteration makes them less.
+        twins: of two loops, with which other places a place may have its value in common.
     """
 
     kinds: dict[Place, str] = field(default_factory=dict)
     candidates: list[Family] | None = None
     holds_first: tuple[int, ...] | None = None
     variants: set[Place] | None = None
+    twins: dict[Place, list[Place]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,13 +110,93 @@ class _Leaf:
     put: Callable[[Any], None]
 
 
+@dataclass
+class Arrival:
+    """A loop that an execution has come to, or is in.
+
+    Attributes:
+        machine, frame, node, items: the execution, and the loop in it.
+        number: how many iterations of it came before.
+    """
+
+    machine: Machine
+    frame: Frame
+    node: "ast.For | ast.While"
+    items: Items | None
+    number: Term = 0
+
+    @property
+    def position(self) -> Term:
+        """The next number of a range, else the place of the next item."""
+        assert self.items is not None
+        if self.items.python_type is not range:
+            return self.number
+        number: Term = self.items.at(self.number)
+        return number
+
+    def execute(self, head: "Head", back: Callable[[], None]) -> None:
+        """Go through the loop, with ``back`` after each iteration that is not the last."""
+        values = (leaf.value for leaf in head.leaves.values())
+        listings = {id(each) for each in values if isinstance(each, Listing)}
+        self.machine.active.append((listings, self.machine.tick()))
+        try:
+            while goes_on := self._goes_on():
+                if not self.machine.iteration(self.node, self.frame):
+                    break
+                self.number = self.number + 1
+                back()
+        finally:
+            self.machine.active.pop()
+        if not goes_on:
+            self.machine.block(self.node.orelse, self.frame)
+
+    def _goes_on(self) -> bool:
+        machine, node = self.machine, self.node
+        if isinstance(node, ast.While):
+            return machine.truth(machine.value(node.test, self.frame))
+        assert self.items is not None
+        machine.path.suppose(self.number <= self.items.length)
+        goes_on = machine.decide(self.number < self.items.length)
+        if goes_on:
+            machine.assign(node.target, self.items.at(self.number), self.frame)
+        return goes_on
+
+
+@dataclass(frozen=True)
+class Head:
+    """A loop at the beginning of any iteration, or two loops of two executions.
+
+    Attributes:
+        loop: what is known of it.
+        before: the decisions before it.
+        arrivals: the executions that are there.
+        frames: their calls.
+        unknown: the values that it changes.
+        leaves: all values.
+    """
+
+    loop: _Loop
+    before: tuple[bool, ...]
+    arrivals: Sequence[Arrival]
+    frames: Sequence[Frame]
+    unknown: Values
+    leaves: "dict[Place, _Leaf]"
+
+
 class Loops:
-    """Cuts loops at their invariants, path by path, and keeps the facts known about each loop."""
+    """Cuts loops at their invariants, path by path, and keeps the facts known about each loop.
+
+    Attributes:
+        returns: whether some path was seen to return.
+    """
+
+    returns = False
 
     def __init__(self, arithmetic: Arithmetic, shapes: Shapes) -> None:
         self._arithmetic = arithmetic
         self._shapes = shapes
-        self._loops: dict[tuple[tuple[bool, ...], int, int], _Loop] = {}
+        self._loops: dict[tuple[tuple[bool, ...], int, tuple[int, ...]], _Loop] = {}
+        self._latest: dict[tuple[int, ...], _Loop] = {}
         self._passed: list[_Loop] = []
 
     def begin_path(self) -> None:
@@ -120,79 +207,151 @@ class Loops:
         self, machine: Machine, frame: Frame, node: "ast.For | ast.While", items: Items | None
     ) -> None:
         """Execute a loop: none of its iterations, or any one of them and what comes after it."""
-        before = machine.path.decisions
-        loop = self._loops.setdefault((before, len(self._passed), node.lineno), _Loop())
-        for place, leaf in list(_leaves(machine.frames)):
+        arrival = Arrival(machine, frame, node, items)
+        head = self.enter(arrival)
+        arrival.execute(head, lambda: self.close(head))
+
+    def enter(self, *arrivals: Arrival) -> Head:
+        """Let the state be that of any iteration; two loops are in the same iteration of both."""
+        path = arrivals[0].machine.path
+        before, lines = path.decisions, tuple(each.node.lineno for each in arrivals)
+        loop = self._known(before, lines)
+        frames = [frame for each in arrivals for frame in each.machine.frames]
+        for place, leaf in list(_leaves(frames)):
             if (*place, "list") in loop.kinds and isinstance(leaf.value, Listing):
-                machine.symbolic(leaf.value)
-        unknown, number = self._forget(loop, machine, node, items, before)
+                arrivals[0].machine.symbolic(leaf.value)
+        unknown = self._forget(loop, arrivals, frames, before)
         self._passed.append(loop)
         for family in loop.candidates or ():
-            machine.path.suppose(family[0](unknown))
-        head = dict(_leaves(machine.frames))
-        listings = {id(leaf.value) for leaf in head.values() if isinstance(leaf.value, Listing)}
-        machine.active.append((listings, machine.tick()))
-        try:
-            if items is not None:
-                machine.path.suppose(number <= items.length)
-                goes_on = machine.decide(number < items.length)
-                if goes_on:
-                    machine.assign(cast(ast.For, node).target, items.at(number), frame)
-            else:
-                goes_on = machine.truth(machine.value(cast(ast.While, node).test, frame))
-            if goes_on and machine.iteration(node, frame):
-                after = dict(_leaves(machine.frames))
-                self._note_changes(loop, before, head, after)
-                values = {place: after[place].value for place in unknown if place in after}
-                if items is not None:
-                    values[_POSITION] = _numbered(items.at, number + 1)
-                else:
-                    self._check_ends(loop, machine, unknown, values)
-                if self._drop(loop, machine, values):
-                    raise Again(before)
-                raise PathEnds
-        finally:
-            machine.active.pop()
-        if not goes_on:
-            machine.block(node.orelse, frame)
+            path.suppose(family[0](unknown))
+        leaves = dict(_leaves(frames))
+        return Head(loop, before, arrivals, frames, unknown, leaves)
+
+    def _known(self, before: tuple[bool, ...], lines: tuple[int, ...]) -> _Loop:
+        """What is known of a loop; of two at first what is known of them after other decisions."""
+        key = before, len(self._passed), lines
+        if key not in self._loops:
+            known = self._loops[key] = _Loop()
+            if len(lines) > 1 and lines in self._latest:
+                latest = self._latest[lines]
+                known.kinds = dict(latest.kinds)
+                known.twins = {place: list(twins) for place, twins in latest.twins.items()}
+        if len(lines) > 1:
+            self._latest[lines] = self._loops[key]
+        return self._loops[key]
+
+    def close(self, head: Head) -> NoReturn:
+        """End the path after an iteration, of which the invariants have to hold again."""
+        loop = head.loop
+        after = dict(_leaves(head.frames))
+        self._note_changes(loop, head.before, head.leaves, after)
+        values = {place: after[place].value for place in head.unknown if place in after}
+        values |= {(_POSITION, n): each.position for n, each in _numbered(head.arrivals)}
+        machine = head.arrivals[0].machine
+        if _ITERATIONS in head.unknown:
+            values[_ITERATIONS] = head.arrivals[0].number
+        if self._part(loop, machine.path.knowledge, values):
+            loop.candidates = loop.holds_first = None
+            raise Again(head.before)
+        if len(head.arrivals) == 1 and head.arrivals[0].items is None:
+            self._check_ends(loop, machine, head.unknown, values)
+        if self._drop(loop, machine, values):
+            raise Again(head.before)
+        raise PathEnds
 
     def _forget(
         self,
         loop: _Loop,
-        machine: Machine,
-        node: "ast.For | ast.While",
-        items: Items | None,
+        arrivals: Sequence[Arrival],
+        frames: Sequence[Frame],
         before: tuple[bool, ...],
-    ) -> tuple[Values, Term]:
-        """Put unknown values where the loop changes some, once its invariants hold first.
-
-        Also the number of iterations before the present one.
-        """
-        name = f"@{node.lineno}/{len(self._passed)}{''.join('ny'[each] for each in before)}"
-        leaves = dict(_leaves(machine.frames))
-        kinds = {place: kind for place, kind in loop.kinds.items() if kind != "list"}
+    ) -> Values:
+        """Put unknown values where the loop changes some, once its invariants hold first."""
+        lines = "&".join(str(each.node.lineno) for each in arrivals)
+        name = f"@{lines}/{len(self._passed)}{''.join('ny'[each] for each in before)}"
+        leaves = dict(_leaves(frames))
+        kinds = {
+            place: kind
+            for place, kind in loop.kinds.items()
+            if kind != "list" and (place in leaves or len(place) == _VARIABLE)
+        }
         first = {place: leaves[place].value for place in kinds if place in leaves}
         unknown = {
             place: self._unknown(kind, f"{_shown(place)}{name}") for place, kind in kinds.items()
         }
         entry = [value for value in first.values() if is_number(value)]
-        number = self._arithmetic.atom(f"iterations{name}", 0)
-        if items is not None:
-            first[_POSITION] = _numbered(items.at, 0)
-            unknown[_POSITION] = _numbered(items.at, number)
-            entry += [items.length, first[_POSITION]]
+        ranges = _numbered(arrivals)
+        for number, each in ranges:
+            assert each.items is not None
+            first[_POSITION, number] = each.position
+            entry += [each.items.length, each.position]
+        iterations = self._arithmetic.atom(f"iterations{name}", 0)
+        for each in arrivals:
+            each.number = iterations  # of two loops it is the same
+        unknown |= {(_POSITION, number): each.position for number, each in ranges}
+        path = arrivals[0].machine.path
+        second = len(arrivals[0].machine.frames)
+        if len(arrivals) > 1:
+            first[_ITERATIONS], unknown[_ITERATIONS] = 0, iterations
+            self._pair(loop, path.knowledge, second, first, unknown)
         if loop.candidates is None:
-            loop.candidates = list(self._candidates(unknown, entry))
+            if len(arrivals) == 1:
+                loop.candidates = list(self._candidates(unknown, entry))
+            else:
+                alone = any(
+                    place[0] >= second and kind != "unknown" and not loop.twins.get(place)
+                    for place, kind in kinds.items()
+                )
+                found = self._relations(unknown, entry, second) if alone else ()
+                loop.candidates = list(found)
         counts = tuple(sum(map(len, each.candidates or ())) for each in self._passed)
         if loop.holds_first != counts:
-            self._drop(loop, machine, first)
+            self._drop(loop, arrivals[0].machine, first)
             loop.holds_first = counts
         for place in kinds:
             if place in leaves:
                 leaves[place].put(unknown[place])
             elif len(place) == _VARIABLE:  # it is set by an iteration first
-                machine.frames[place[0]].variables[place[1]] = unknown[place]
-        return unknown, number
+                frames[place[0]].variables[place[1]] = unknown[place]
+        return unknown
+
+    def _pair(
+        self, loop: _Loop, known: Knowledge, second: int, first: Values, unknown: Values
+    ) -> None:
+        """Give what is equal in both loops, or counts their iterations, the same unknown value."""
+        for place, value in first.items():
+            if place[0] == _POSITION:
+                continue
+            if place not in loop.twins:
+                others = [each for each in first if each[0] == _POSITION]
+                if place[0] >= second:
+                    others += [p for p in first if p[0] != _POSITION and p[0] < second]
+                loop.twins[place] = sorted(
+                    others,
+                    key=lambda each, place=place: each[1:] != place[1:],  # type: ignore[misc]
+                )
+            twins = loop.twins[place]
+            while twins and not self._are_equal(known, value, first[twins[0]]):
+                del twins[0]
+            if twins:
+                unknown[place] = unknown[twins[0]]
+
+    def _are_equal(self, known: Knowledge, left: Any, right: Any) -> bool:
+        holds = equal(self._arithmetic, left, right)
+        return holds is True or (holds is not False and known.fails(lambda: holds) is None)
+
+    def _part(self, loop: _Loop, known: Knowledge, values: Values) -> bool:
+        """Find out what is no more equal after an iteration; whether there is something."""
+        parted = False
+        for place, twins in loop.twins.items():
+            if (
+                twins
+                and place in values
+                and not self._are_equal(known, values[place], values.get(twins[0]))
+            ):
+                del twins[0]
+                parted = True
+        return parted
 
     def _unknown(self, kind: str, name: str) -> Any:
         match kind:
@@ -274,7 +433,7 @@ class Loops:
         for one, other in combinations(places, 2):
             sums += [_Sum(one, other), _Sum(one, other, -1)]
         numbers = _distinct([0, *entry, *shapes.numbers])
-        if _POSITION in unknown:
+        if _AT in unknown:
             for place in places:
                 for less, step in shapes.steps:
                     yield [partial(_ends_segment, place, less, step)]
@@ -288,8 +447,8 @@ class Loops:
                     for apart in (-1, 0, 1)
                 ]
         starts = [_Sum(None, None, 0, number) for number in _distinct([0, *entry])]
-        if _POSITION in unknown:
-            starts += [_Sum(_POSITION), _Sum(_POSITION, None, 0, 1)]
+        if _AT in unknown:
+            starts += [_Sum(_AT), _Sum(_AT, None, 0, 1)]
         ends = [*sums, *(_Sum(None, None, 0, number) for number in numbers)]
         facts = list(self._facts(unknown))
         at = self._arithmetic.position + shapes.origin
@@ -300,6 +459,54 @@ class Loops:
                         partial(_between, at, self._arithmetic, start, end, more, fact)
                         for more in (1, 0)
                     ]
+
+    def _relations(self, unknown: Values, entry: Sequence[Term], second: int) -> Iterator[Family]:
+        """What two loops may have in common: equal numbers, truth values and items.
+
+        ``second`` is the number of the first frame of the second execution.
+        """
+        here = self._arithmetic
+        sides: tuple[list[Place], list[Place]] = ([], [])
+        for place in unknown:
+            of_second = place[1] == 1 if place[0] == _POSITION else place[0] >= second
+            sides[of_second].append(place)
+        facts: list[Candidate] = [
+            partial(_alike, here, one, other)
+            for one in sides[0]
+            for other in sides[1]
+            if _has_kind(unknown[one]) and _has_kind(unknown[one]) is _has_kind(unknown[other])
+        ]
+        numbers = [place for place, value in unknown.items() if is_number(value)]
+        entries = _distinct([0, *entry])
+        for one in numbers:
+            for number in entries:
+                yield [partial(_at_least, _Sum(one), number, apart) for apart in (1, 0, -1)]
+                yield [partial(_at_most, _Sum(one), number, apart) for apart in (-1, 0, 1)]
+        for one, other in combinations(numbers, 2):
+            apart = _Sum(one, other, -1)
+            for number in _distinct([*entries, 1, -1]):
+                yield [partial(_at_least, apart, number, 0)]
+                yield [partial(_at_most, apart, number, 0)]
+        yield from ([fact] for fact in facts)
+        facts += self._constants(unknown)
+        starts = [_Sum(None, None, 0, number) for number in entries]
+        starts += [_Sum(place) for place in numbers]
+        for start in starts:
+            for fact in facts:
+                for origin in _distinct([0, self._shapes.origin]):
+                    at = here.position + origin
+                    yield [partial(_from, at, here, start, fact)]
+                    yield [partial(_below_it, at, here, start, fact)]
+
+    def _constants(self, unknown: Values) -> Iterator[Candidate]:
+        """That a value is one that many are first."""
+        here = self._arithmetic
+        for place, value in unknown.items():
+            if isinstance(value, Block):
+                yield partial(_is_block, place, (-1,))
+            elif is_truth(value):
+                yield partial(_equal, here, place, True)
+                yield partial(_equal, here, place, False)
 
     def _facts(self, unknown: Values) -> Iterator[Candidate]:
         """What may hold at the arbitrary position."""
@@ -348,7 +555,7 @@ def _supposed(
 
 def _ends_segment(place: Place, less: Term, step: Term, values: Values) -> Formula:
     """Whether a run of blocks after the position ends on a segment edge, or has no block."""
-    end = values[_POSITION] + 1 + values[place] - less
+    end = values[_AT] + 1 + values[place] - less
     return (values[place] == 0) | (end % step == 0)
 
 
@@ -380,20 +587,34 @@ def _is_block(place: Place, blocks: tuple[Term, ...], values: Values) -> Formula
 
 def _equal(here: Arithmetic, place: Place, right: Formula, values: Values) -> Formula:
     """Whether two formulas are both true or both false."""
-    left = values[place]
-    if not is_truth(left):
-        return False
-    return (left & right) | (here.not_(left) & here.not_(right))
+    return equal(here, values[place], right)
+
+
+def _has_kind(value: Any) -> type | None:
+    """The kind of values with which one may be equal; of numbers nothing is said here."""
+    return Block if isinstance(value, Block) else bool if is_truth(value) else None
+
+
+def _alike(here: Arithmetic, one: Place, other: Place, values: Values) -> Formula:
+    """Whether two blocks or truth values are equal."""
+    return equal(here, values.get(one), values.get(other))
+
+
+def _from(at: Term, here: Arithmetic, start: _Sum, fact: Candidate, values: Values) -> Formula:
+    return here.implies(start(values) <= at, fact(values))
+
+
+def _below_it(at: Term, here: Arithmetic, end: _Sum, fact: Candidate, values: Values) -> Formula:
+    return here.implies(at < end(values), fact(values))
 
 
 def _distinct(numbers: Sequence[Term]) -> list[Term]:
     return list({getattr(each, "key", each): each for each in numbers}.values())
 
 
-def _numbered(at: Callable[[Term], Any], place: Term) -> Term:
-    """The item at a place if it is a number, else the place."""
-    item = at(place)
-    return item if is_number(item) else place
+def _numbered(arrivals: Sequence[Arrival]) -> list[tuple[int, Arrival]]:
+    """Those in a ``for`` loop, with their numbers."""
+    return [(n, each) for n, each in enumerate(arrivals) if each.items is not None]
 
 
 def _kind(place: Place, old: Any, new: Any) -> str:
@@ -412,7 +633,7 @@ def _kind(place: Place, old: Any, new: Any) -> str:
 
 
 def _shown(place: Place) -> str:
-    return ".".join(map(str, place[1:]))
+    return ".".join(map(str, (*place[1:], *place[:1])))
 
 
 def _leaves(frames: Sequence[Frame]) -> Iterator[tuple[Place, _Leaf]]:

@@ -20,7 +20,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 from hitproof.proofs.unbounded.source import Source, Unsupported, source_of
-from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge, Truth
+from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp, Knowledge, Truth
 from hitproof.proofs.unbounded.values import (
     Block,
     Bound,
@@ -38,6 +38,7 @@ from hitproof.proofs.unbounded.values import (
 from hitproof.spec.terms import Formula, Term
 
 _DEEPEST = 20
+_MADE = "list that is made"
 _MOST_UNROLLED = 16
 """Up to how many iterations, if their number is known, a loop is not cut."""
 
@@ -54,16 +55,29 @@ class Path:
         knowledge: what holds on the path.
         others: the beginnings of other paths that are possible.
         impossible: the beginnings of those that are not.
+
+    ``in_short`` follows paths that may be impossible rather than to ask for long.
     """
 
-    def __init__(self, arithmetic: Arithmetic, beginning: Decisions) -> None:
+    def __init__(
+        self, arithmetic: Arithmetic, beginning: Decisions, in_short: bool = False
+    ) -> None:
         self._arithmetic = arithmetic
+        self._in_short = in_short
         self._beginning = beginning
         self._known: dict[Any, bool] = {}
         self.decisions: Decisions = ()
         self.knowledge = Knowledge(arithmetic)
         self.others: list[Decisions] = []
         self.impossible: set[Decisions] = set()
+
+    def _is_possible(self, formula: Formula) -> bool:
+        if not self._in_short:
+            return self.knowledge.values(formula) is not None
+        try:
+            return self.knowledge.values(formula, in_short=True) is not None
+        except GivenUp:
+            return True
 
     def suppose(self, formula: Formula) -> None:
         """Go on where the formula holds."""
@@ -85,9 +99,9 @@ class Path:
         if number < len(self._beginning):
             holds = self._beginning[number]
         else:
-            holds = self.knowledge.values(formula) is not None
+            holds = self._is_possible(formula)
             other = (*self.decisions, not holds)
-            if holds and self.knowledge.values(otherwise) is not None:
+            if holds and self._is_possible(otherwise):
                 self.others.append(other)
             else:
                 self.impossible.add(other)
@@ -276,7 +290,9 @@ class Machine:
             self._shorten(of, self.value(part.lower, frame))
 
     def _do_for(self, node: ast.For, frame: Frame) -> None:
-        items = self.items(self.value(node.iter, frame))
+        self._go_through(node, self.items(self.value(node.iter, frame)), frame)
+
+    def _go_through(self, node: ast.For, items: Items, frame: Frame) -> None:
         with self._fixed(items):
             if not isinstance(items.length, int) or items.length > _MOST_UNROLLED:
                 self._cut(self, frame, node, items)
@@ -450,18 +466,18 @@ class Machine:
 
     def _comprehended(self, node: "ast.GeneratorExp | ast.ListComp", frame: Frame) -> Listing:
         (part, *others) = node.generators
-        if others or part.ifs or part.is_async or _assigns(node):
+        if others or part.is_async or _assigns(node):
             raise Unsupported("such a comprehension", frame.place(node))
         over = self.items(self.value(part.iter, frame))
-        if not isinstance(over.length, int):
-            raise Unsupported("a comprehension of any length", frame.place(node))
         inner = Frame(frame.function, frame.source, frame)
-        made = []
-        with self._fixed(over):
-            for number in range(over.length):
-                self.assign(part.target, over.at(number), inner)
-                made.append(self.value(node.elt, inner))
-        return self.new_list(made)
+        made = inner.variables[_MADE] = self.new_list([])
+        loop = _as_loop(node, part)
+        self.frames.append(inner)
+        try:
+            self._go_through(loop, over, inner)
+        finally:
+            self.frames.pop()
+        return made
 
     def _of_tuple(self, node: ast.Tuple, frame: Frame) -> tuple[Any, ...]:
         return tuple(self.value(each, frame) for each in node.elts)
@@ -795,6 +811,16 @@ def _reads_specially(of: type) -> bool:
 def _inherited(of: type, name: str) -> Any:
     """An attribute of a class."""
     return getattr(of, name)
+
+
+def _as_loop(node: "ast.GeneratorExp | ast.ListComp", part: ast.comprehension) -> ast.For:
+    """A comprehension as the loop that it stands for."""
+    append = ast.Attribute(ast.Name(_MADE, ast.Load()), "append", ast.Load())
+    body: ast.stmt = ast.Expr(ast.Call(append, [node.elt], []))
+    for condition in reversed(part.ifs):
+        body = ast.If(condition, [body], [])
+    loop = ast.copy_location(ast.For(part.target, part.iter, [body], []), node)
+    return ast.fix_missing_locations(loop)
 
 
 def _assigns(node: ast.AST) -> bool:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeAlias
 
 from hitproof.proofs.errors import PathError
@@ -71,20 +72,57 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class _End:
+class End:
     """How one path ended: what fails, if anything, and where."""
 
     fails: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     returns: bool = False
 
+    @classmethod
+    def failing(cls, why: str, sizes: Mapping[str, Any], values: terms.Values | None) -> "End":
+        """What fails with these values; a path that none have is none."""
+        if values is None:
+            return cls()
+        return cls(why, {name: values.of_atoms(number) for name, number in sizes.items()})
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What is executed on every path.
+
+    Attributes:
+        premises: what is taken for granted.
+        sizes: what a counterexample consists of.
+        loops: what is known of the loops.
+        follow: executes it on one path; what it raises beside `Again` and `PathEnds` ends the
+            search.
+        in_short: whether paths that may be impossible are followed rather than to ask for long.
+    """
+
+    premises: tuple[Formula, ...]
+    sizes: Mapping[str, Any]
+    loops: Loops
+    follow: Callable[[Arithmetic, Path], End]
+    in_short: bool = False
+
 
 def prove(state: Callable[[Arithmetic], Statement], seconds: float = 60.0) -> Proof:
     """Prove a statement on every path of its function, within a time."""
+
+    def search(here: Arithmetic) -> Searched:
+        made = state(here)
+        loops = Loops(here, made.shapes)
+        return Searched(made.premises, made.sizes, loops, partial(_followed, made, loops))
+
+    return followed_all(search, seconds)
+
+
+def followed_all(search: Callable[[Arithmetic], Searched], seconds: float) -> Proof:
+    """Prove that no path fails, within a time."""
     here = Arithmetic()
     try:
-        statement = state(here)
-        ends = _ends(here, statement, time.monotonic() + seconds)
+        ends = _ends(here, search(here), time.monotonic() + seconds)
     except (Unsupported, GivenUp) as error:
         return Proof(Verdict.INCONCLUSIVE, str(error), queries=here.queries)
     verdict, detail, sizes = Verdict.PROVED, "", {}
@@ -96,14 +134,13 @@ def prove(state: Callable[[Arithmetic], Statement], seconds: float = 60.0) -> Pr
     return Proof(verdict, detail, sizes, len(ends), here.queries)
 
 
-def _ends(here: Arithmetic, statement: Statement, deadline: float) -> list[_End]:
+def _ends(here: Arithmetic, searched: Searched, deadline: float) -> list[End]:
     """The ends of all paths.
 
     Iterations of a loop come before what follows it, so that its invariants are settled then. If
     they change, what was executed since the loop began counts no more.
     """
-    loops = Loops(here, statement.shapes)
-    ends: dict[Decisions, _End] = {}
+    ends: dict[Decisions, End] = {}
     beginnings: list[Decisions] = [()]
     impossible: set[Decisions] = set()
     executed = 0
@@ -113,14 +150,15 @@ def _ends(here: Arithmetic, statement: Statement, deadline: float) -> list[_End]
             raise Unsupported("not finished in time")
         if executed > _MOST_PATHS:
             raise Unsupported(f"more than {_MOST_PATHS} paths")
-        path = Path(here, beginnings.pop())
-        for premise in statement.premises:
+        path = Path(here, beginnings.pop(), searched.in_short)
+        for premise in searched.premises:
             path.suppose(premise)
-        loops.begin_path()
+        searched.loops.begin_path()
         again: Decisions | None = None
         try:
-            end = _followed(here, statement, path, loops)
-            ends[path.decisions] = end
+            ends[path.decisions] = searched.follow(here, path)
+        except PathEnds:
+            ends[path.decisions] = End()
         except Again as loop:
             again = loop.decisions
         beginnings += path.others
@@ -142,23 +180,16 @@ def _check_complete(ends: Collection[Decisions], impossible: Collection[Decision
             raise PathError(f"a path was not followed: {each}")
 
 
-def _followed(here: Arithmetic, statement: Statement, path: Path, loops: Loops) -> _End:
+def _followed(statement: Statement, loops: Loops, here: Arithmetic, path: Path) -> End:
     machine = Machine(here, path, loops.cut)
+    sizes = statement.sizes
     try:
         result = machine.call(statement.function, (), statement.arguments)
-    except PathEnds:
-        return _End()
     except Raised as raised:
-        values = path.knowledge.values(exact=True)
-        if values is None:
-            return _End()
-        return _End(f"it raises {raised}", _sizes(statement, values))
+        return End.failing(f"it raises {raised}", sizes, path.knowledge.values(exact=True))
     for sentence, conclusion in statement.conclusions(result):
         values = path.knowledge.fails(conclusion)
         if values is not None:
-            return _End(f"it fails that {sentence}", _sizes(statement, values))
-    return _End(returns=path.knowledge.values() is not None)
-
-
-def _sizes(statement: Statement, values: terms.Values) -> dict[str, int]:
-    return {name: values.of_atoms(number) for name, number in statement.sizes.items()}
+            return End.failing(f"it fails that {sentence}", sizes, values)
+    loops.returns = loops.returns or path.knowledge.values() is not None
+    return End(returns=loops.returns)

@@ -17,7 +17,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, TypeAlias
 
 import z3
@@ -28,6 +28,7 @@ Monomial: TypeAlias = tuple[str, ...]
 """The atoms of a product, sorted; none for the constant."""
 
 _RESOURCES = 20_000_000
+_FEW_RESOURCES = 100_000
 _ROUNDS = 8
 """How often values are sought that are real products."""
 
@@ -197,6 +198,7 @@ class Arithmetic:
         self._expressions: dict[Any, Any] = {}
         self._mentioned: dict[Any, tuple[frozenset[str], frozenset[Monomial]]] = {}
         self._asked: dict[Any, Term] = {}
+        self._items: dict[str, dict[Any, tuple[Term, Number]]] = {}
         self._quantified: dict[Any, tuple[Truth, Term, Term, Callable[[Term], Formula]]] = {}
         self._counterexamples: list[Formula] = []
         self._noting = True
@@ -239,6 +241,17 @@ class Arithmetic:
                 for quantified in list(self._quantified.values()):
                     self._instantiate(quantified, place)
         return Truth(self, "holds", predicate, place)
+
+    def item(self, of: str, place: Term) -> Number:
+        """The number at a place of a sequence of unknown ones; at equal places it is the same."""
+        number = self.atom(f"{of}[{place}]")
+        known = self._items.setdefault(of, {})
+        if number.key not in known:
+            for other_place, other in known.values():
+                names = [n for t in (place, other_place, number, other) for n in _names(t)]
+                self._fact(self.implies(place == other_place, number == other), names)
+            known[number.key] = place, number
+        return number
 
     def _fact(self, formula: Formula, of: Iterable[str]) -> None:
         """Take for granted wherever all of these atoms and flags are spoken of."""
@@ -363,8 +376,7 @@ class Arithmetic:
             self._known.add(name)
             product = quotient * divisor
             fits = (product <= dividend) & (dividend < product + divisor)
-            atoms = {atom for monomial in quotient.terms for atom in monomial}
-            self._fact(self.implies(divisor >= 1, fits), atoms)
+            self._fact(self.implies(divisor >= 1, fits), _names(quotient))
 
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
         """Division, rounded up."""
@@ -426,8 +438,8 @@ class Arithmetic:
     ) -> None:
         every, start, end, holds = quantified
         inside = (start <= place) & (place < end)
-        atoms = {name for monomial in terms_of(place) for name in monomial}
-        self._fact(self.implies(every & inside, holds(place)), [every.operands[0], *atoms])
+        names = [every.operands[0], *_names(place)]
+        self._fact(self.implies(every & inside, holds(place)), names)
 
     # --- what Z3 is told
 
@@ -456,7 +468,7 @@ class Arithmetic:
                     names |= inner
                     products |= multiplied
                 elif isinstance(each, Number):
-                    names.update(name for monomial in each.terms for name in monomial)
+                    names.update(_names(each))
                     products.update(monomial for monomial in each.terms if len(monomial) > 1)
                 elif isinstance(each, str):
                     names.add(each)
@@ -515,19 +527,17 @@ class Knowledge:
 
     def __init__(self, here: Arithmetic) -> None:
         self._here = here
-        self._solver = z3.SimpleSolver(ctx=here.context)
-        self._solver.set("rlimit", _RESOURCES)
         self._names: set[str] = set()
         self._products: set[Monomial] = set()
         self._factors: dict[str, list[Monomial]] = {}
         self._compared: set[_Compared] = set()
         self._new: list[Any] = []
+        self._added: list[Formula] = []
 
     def add(self, formula: Formula) -> None:
         """From now on this holds, too."""
         if formula is not True:
-            self._speak_of(formula)
-            self._new.append(self._here.expression(formula))
+            self._added.append(formula)
 
     def _speak_of(self, *formulas: Formula) -> None:
         """Add all facts about what the formulas speak of."""
@@ -555,12 +565,21 @@ class Knowledge:
                 self._compared.add(compared)
         others.append(number)
 
-    def values(self, *formulas: Formula, exact: bool = False) -> "Values | None":
+    def values(
+        self, *formulas: Formula, exact: bool = False, in_short: bool = False
+    ) -> "Values | None":
         """Values with which these hold as well, None if there are none. Raises `GivenUp`.
 
-        ``exact`` tries to find values of real products.
+        ``exact`` tries to find values of real products, and ``in_short`` gives up soon.
         """
-        return self._values([self._here.expression(each) for each in formulas], formulas, exact)
+        expressions = [self._here.expression(each) for each in formulas]
+        if not in_short:
+            return self._values(expressions, formulas, exact)
+        self._solver.set("rlimit", _FEW_RESOURCES)
+        try:
+            return self._values(expressions, formulas, rounds=0)
+        finally:
+            self._solver.set("rlimit", _RESOURCES)
 
     def fails(self, conclusion: Callable[[], Formula]) -> "Values | None":
         """Values with which a conclusion does not hold at the position, None if it follows.
@@ -595,15 +614,29 @@ class Knowledge:
                 raise GivenUp("Z3 gives values that contradict themselves")
             kept = still
 
+    @cached_property
+    def _solver(self) -> Any:
+        solver = z3.SimpleSolver(ctx=self._here.context)
+        solver.set("rlimit", _RESOURCES)
+        return solver
+
     def _values(
-        self, expressions: list[Any], formulas: Sequence[Formula], exact: bool = False
+        self,
+        expressions: list[Any],
+        formulas: Sequence[Formula],
+        exact: bool = False,
+        rounds: int = _ROUNDS,
     ) -> "Values | None":
         self._here.queries += 1
+        for formula in self._added:  # many paths end without a question
+            self._speak_of(formula)
+            self._new.append(self._here.expression(formula))
+        self._added = []
         self._speak_of(*formulas)
         self._solver.add(self._new)
         self._new = []
         self._solver.push()
-        left = _ROUNDS
+        left = rounds
         try:
             self._solver.add(expressions)
             while True:
@@ -738,6 +771,12 @@ class Values:
                 return any(map(self.holds, formula.operands))
         value = self._model.eval(self._here.expression(formula), model_completion=True)
         return bool(z3.is_true(value))
+
+
+def _names(number: Term) -> Iterator[str]:
+    """The atoms in a number."""
+    for monomial in terms_of(number):
+        yield from monomial
 
 
 def _without(monomial: Monomial, factor: str) -> Monomial:

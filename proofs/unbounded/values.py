@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hitproof.proofs.unbounded.terms import Number, Truth
-from hitproof.spec.terms import Term
+from hitproof.proofs.unbounded.terms import Arithmetic, Number, Truth
+from hitproof.spec.terms import Formula, Term
 
 
 class Raised(Exception):
@@ -35,9 +35,13 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Block:
-    """A cached block of a group, the one with that place in the request; -1 is the null block."""
+    """A cached block, the one with that place in the request; -1 is the null block.
+
+    ``group`` is the place of its group's id among those that are looked up together.
+    """
 
     place: Term
+    group: int = 0
 
 
 NULL = Block(-1)
@@ -48,6 +52,9 @@ class Key:
     """The hash under which the block at a place of the request is cached."""
 
     place: Term
+
+
+BEYOND = Unknown("an item that is beyond the end of its list")
 
 
 @dataclass(eq=False)
@@ -63,7 +70,7 @@ class Listing:
 
     items: list[Any] | None
     length: Term = 0
-    cell: Any = Unknown("an item that is beyond the end of its list")
+    cell: Any = BEYOND
     same: Any = None
     born: int = 0
 
@@ -134,7 +141,8 @@ def is_same(left: Any, right: Any) -> bool:
     if isinstance(left, (Number, Truth)) and isinstance(right, (Number, Truth)):
         return type(left) is type(right) and left.key == right.key
     if isinstance(left, (Block, Key)) and isinstance(right, (Block, Key)):
-        return type(left) is type(right) and is_same(left.place, right.place)
+        of_group = getattr(left, "group", 0) == getattr(right, "group", 0)
+        return type(left) is type(right) and of_group and is_same(left.place, right.place)
     if isinstance(left, Unknown) and isinstance(right, Unknown):
         return True
     if isinstance(left, (int, str)) and isinstance(right, (int, str)):
@@ -142,6 +150,26 @@ def is_same(left: Any, right: Any) -> bool:
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(map(is_same, left, right))
     return left is right
+
+
+def equal(here: Arithmetic, left: Any, right: Any) -> Formula:
+    """Whether two values are equal; False also where that is not known."""
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return False
+    if is_truth(left) and is_truth(right):
+        return (left & right) | (here.not_(left) & here.not_(right))
+    if is_number(left) and is_number(right):
+        return left == right
+    if isinstance(left, (Block, Key)) and type(left) is type(right):
+        null = isinstance(left, Block) and (left.place == -1) & (right.place == -1)
+        of_group = getattr(left, "group", 0) == getattr(right, "group", 0)
+        return (left.place == right.place) if of_group else null
+    if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
+        holds: Formula = True
+        for one, other in zip(left, right, strict=True):
+            holds = holds & equal(here, one, other)
+        return holds
+    return is_same(left, right)
 
 
 def type_of(value: Any) -> type | None:

@@ -19,6 +19,7 @@ from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.claims import Divergence, Status
 from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.equivalence import Shared, Versions, proved
 from hitproof.vllm_integration.gate.obligations import Obligation
 from hitproof.vllm_integration.gate.places import located
 from hitproof.vllm_integration.gate.report import Report
@@ -32,7 +33,7 @@ from hitproof.vllm_integration.gate.side_by_side import (
     HistoryChange,
     compared,
 )
-from hitproof.vllm_integration.targets.changed import Hunk, hunks
+from hitproof.vllm_integration.targets.changed import Hunk, changed_functions, hunks
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -105,6 +106,7 @@ class Diff:
         covered: obligations that are refuted on one of the two or both; what the two do was
             compared for the runs and the cache states of few blocks that the checks go through.
         hunks: what the head changes of the source.
+        versions: what is known of the functions that it changes, for all arguments.
         seconds: wall clock, filled in by the caller.
     """
 
@@ -127,6 +129,7 @@ class Diff:
     proved: int = 0
     covered: int = 0
     hunks: Sequence[Hunk] = ()
+    versions: Versions = field(default_factory=Versions)
     seconds: float = 0.0
 
     @property
@@ -204,17 +207,29 @@ def compare(
 
         return gate.judged(sessions, runs[name], report)
 
+    shared, roots = Shared(), (base.root, run.target.root)
     with (
-        gate.opened(runs["base"]) as of_base,
-        gate.opened(runs["head"]) as of_head,
+        gate.opened(runs["base"], shared.of_base) as of_base,
+        gate.opened(runs["head"], shared.of_head) as of_head,
         ThreadPoolExecutor(2) as threads,
     ):
-        reports = [
-            threads.submit(judged, "base", of_base),
-            threads.submit(judged, "head", of_head),
-        ]
+
+        def first() -> Report:
+            try:
+                return judged("base", of_base)
+            finally:
+                shared.end()
+
+        def second() -> Report:
+            if None not in roots:
+                shared.versions = proved(of_head, changed_functions(*filter(None, roots)))
+            return judged("head", of_head)
+
+        reports = [threads.submit(first), threads.submit(second)]
         one, other = (each.result() for each in reports)
-        return difference(one, other, Both(of_base, of_head))
+        diff = difference(one, other, Both(of_base, of_head))
+    diff.versions = shared.versions
+    return diff
 
 
 def difference(base: Report, head: Report, both: Both | None = None) -> Diff:

@@ -26,7 +26,7 @@ from hitproof.vllm_integration.gate.policies import expected_value, held_against
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import Restricted, Wanted
-from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
+from hitproof.vllm_integration.gate.sessions import Around, Outcome, Session, Sessions
 from hitproof.vllm_integration.gate.unbounded import check_agreement, statements
 from hitproof.vllm_integration.sandbox.driver import Workers
 
@@ -60,11 +60,11 @@ def _foresee(run: Run) -> None:
 
 
 @contextmanager
-def opened(run: Run) -> Iterator[Sessions]:
-    """Workers for the target of a run; exceptions as for `check`."""
+def opened(run: Run, around: Around | None = None) -> Iterator[Sessions]:
+    """Workers for the target of a run; exceptions as for `check`, ``around`` as for `Session`."""
     limits = run.limits
     with Workers(run.target, limits, run.policies) as workers:
-        start = lambda: Session(workers.start, limits.timeout)  # noqa: E731
+        start = lambda: Session(workers.start, limits.timeout, around)  # noqa: E731
         with closing(Sessions(limits.jobs, start)) as sessions:
             yield sessions
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.comparison.histories import Run
@@ -66,13 +66,20 @@ class Outcome:
     skipped: bool = False
 
 
+Around: TypeAlias = Callable[[Task, Callable[[], Outcome]], Outcome]
+
+
 class Session:
     """One worker after the other, made by ``start``; ``timeout`` (seconds) bounds each question.
 
-    A worker that ends or hangs is replaced before the next question.
+    A worker that ends or hangs is replaced before the next question. ``around`` each task may take
+    an outcome from elsewhere, or keep it.
     """
 
-    def __init__(self, start: Callable[[], Answers], timeout: float) -> None:
+    def __init__(
+        self, start: Callable[[], Answers], timeout: float, around: Around | None = None
+    ) -> None:
+        self._around = around
         self._start = start
         self._timeout = timeout
         self._worker: Answers | None = start()
@@ -119,6 +126,11 @@ class Session:
 
         Once an entry point has ended a worker it is not run again.
         """
+        if self._around is None:
+            return self._settle(task, keep_facts)
+        return self._around(task, lambda: self._settle(task, keep_facts))
+
+    def _settle(self, task: Task, keep_facts: bool) -> Outcome:
         known_fatal = self._fatal.get(task.entry)
         if known_fatal is not None:
             reason = f"not run, since on an earlier configuration {known_fatal}"

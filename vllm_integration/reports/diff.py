@@ -161,6 +161,8 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             print_finding(finding, console, verbose=True)
     for line in became_unsettled(diff):
         console.print(line, highlight=False, markup=False)
+    for line in diff.versions.in_words():
+        console.print(line, highlight=False, markup=False)
     reasons = [each for each in diff.open_questions if each not in _reasons_of_head(diff)]
     for reason in reasons if verbose else reasons[:_MOST_REASONS]:
         console.print(f"[bold yellow]inconclusive[/]: {escape(reason)}", highlight=False)
@@ -202,7 +204,7 @@ def markdown(diff: Diff) -> str:
                 for f in findings
             ]
             lines += ["", "</details>", ""]
-    lines += [f"- {line}" for line in became_unsettled(diff)]
+    lines += [f"- {line}" for line in (*became_unsettled(diff), *diff.versions.in_words())]
     for reason in diff.open_questions:
         if reason not in _reasons_of_head(diff):
             lines.append(f"- inconclusive: {reason}")

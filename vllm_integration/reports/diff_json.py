@@ -74,6 +74,7 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "policies": [
             {"name": name, "base": base, "head": head} for name, base, head in diff.policies
         ],
+        "equivalence": diff.versions.as_json(),
         "coverage": {
             "proved_on_both": diff.proved,
             "compared": diff.covered,

@@ -31,6 +31,9 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 ``unbounded``             Prove the statement ``name`` for all lengths, in ``seconds``. Gives its
                           ``status``, a ``detail``, the causes of known divergences ``outside`` of
                           which it is proved, and ``evidence`` against it, or null.
+``equivalent``            Prove in ``seconds`` that the function ``name`` of a ``module`` does what
+                          another version does, of which ``texts`` has the modules. Gives its
+                          ``status`` and a ``detail``.
 ``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``steps``,
                           ``lookups``, ``findings``, each with the ``cause`` that it is a
                           consequence of, the ``footprints`` of those without one, and why the

@@ -316,6 +316,16 @@ def _unbounded(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return settled(subject, message)
 
 
+def _equivalent(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Prove two versions of a function equal; see `vllm_integration.worker.equivalence`."""
+    try:  # no other operation needs a solver
+        from hitproof.vllm_integration.worker.equivalence import settled
+    except ImportError as error:
+        lacking = f"{sys.executable} lacks the module {error.name!r}"
+        return {"status": Status.INCONCLUSIVE, "detail": lacking}
+    return settled(subject, message)
+
+
 _Operation: TypeAlias = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]
 _FOUND_BY: dict[str, _Operation] = {
     "check": findings.of_evidence,
@@ -327,6 +337,7 @@ _OPERATIONS: dict[str, _Operation] = {
     "reads": reads.reads,
     "check": _check,
     "unbounded": _unbounded,
+    "equivalent": _equivalent,
     "replay": replay.judge_history,
     "abilities": replay.abilities,
     "lockstep": lockstep.lockstep,

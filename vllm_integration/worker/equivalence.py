@@ -1,0 +1,467 @@
+"""Two versions of functions of vLLM, proved to do the same, or told apart by values.
+
+The other version's text of the modules that differ is imported beside the target's own, so that
+both are in one process. Everything else is the target's.
+"""
+
+import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import inspect
+import linecache
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.failures import InternalError
+from hitproof.proofs.errors import PathError
+from hitproof.proofs.unbounded.equality import Pair, prove_equal
+from hitproof.proofs.unbounded.loops import Shapes
+from hitproof.proofs.unbounded.machine import Machine
+from hitproof.proofs.unbounded.proving import Verdict
+from hitproof.proofs.unbounded.source import Unsupported, literals
+from hitproof.proofs.unbounded.terms import Arithmetic
+from hitproof.proofs.unbounded.values import NULL, Block, Contract, Items, Key, Listing, Record
+from hitproof.spec.claims import Status
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.terms import Formula, Term
+from hitproof.vllm_integration.adapter.groups import KINDS
+from hitproof.vllm_integration.adapter.parts import Parts
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+
+_TRIES = 3000
+"""On how many values both versions run to show what fails."""
+_FIRST = 500
+"""On how many they run before a proof is tried."""
+_AGREEING = 100
+"""On how many they run beside a proof."""
+_FAR = 1000
+"""Up to which number in the code they run on sizes next to it."""
+
+_AT_LEAST_ONE = (
+    "block_size",
+    "hash_block_size",
+    "scheduler_block_size",
+    "alignment_tokens",
+    "cache_hit_alignment_tokens",
+    "sliding_window",
+    "attention_chunk_size",
+    "dcp_world_size",
+    "pcp_world_size",
+)
+_OWN = ("block_size", "scheduler_block_size", "cache_hit_alignment_tokens", "kv_cache_group_id")
+"""The numbers that a manager has beside those of its spec."""
+
+
+class _Texts(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Finds modules by their texts."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        del path, target
+        if fullname not in self._texts:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, origin=self._name(fullname))
+
+    def get_source(self, fullname: str) -> str:
+        text, name = self._texts[fullname], self._name(fullname)
+        linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+        return text
+
+    def get_code(self, fullname: str) -> Any:
+        return compile(self.get_source(fullname), self._name(fullname), "exec", dont_inherit=True)
+
+    def _name(self, fullname: str) -> str:
+        digest = hashlib.sha256(self._texts[fullname].encode()).hexdigest()
+        return f"other version {digest}/{fullname.replace('.', '/')}.py"
+
+
+def imported(texts: Mapping[str, str]) -> dict[str, ModuleType]:
+    """Modules of these texts, by name, each of which sees the others of them."""
+    own = {name: sys.modules.pop(name) for name in texts if name in sys.modules}
+    finder = _Texts(texts)
+    sys.meta_path.insert(0, finder)
+    try:
+        return {name: importlib.import_module(name) for name in texts}
+    finally:
+        sys.meta_path.remove(finder)
+        for name in texts:
+            sys.modules.pop(name, None)
+        sys.modules.update(own)
+        for name, module in own.items():
+            parent, _, last = name.rpartition(".")
+            setattr(sys.modules[parent], last, module)
+
+
+class _Arguments:
+    """Arguments of a function of vLLM by the names and types of its parameters.
+
+    Attributes:
+        numbers: the numbers among them, by name.
+    """
+
+    def __init__(self, parts: Parts, kind: GroupKind | None) -> None:
+        self._parts = parts
+        self._kind = kind
+        self.numbers: dict[str, Any] = {}
+
+    def of(self, function: Any, manager: type | None) -> dict[str, Any]:
+        """An argument for each parameter. Raises `Unsupported`."""
+        return {
+            name: self._of_parameter(name, str(parameter.annotation), manager)
+            for name, parameter in inspect.signature(function).parameters.items()
+        }
+
+    def _of_parameter(self, name: str, annotation: str, manager: type | None) -> Any:
+        type_ = annotation.replace("<class '", "").replace("'>", "").rpartition("abc.")[2]
+        match name, type_:
+            case "self", _ if manager is not None:
+                return self.manager(manager)
+            case "block_hashes", _:
+                return self.hashes()
+            case "kv_cache_group_ids", _:
+                return self.listing([0])
+            case "block_pool", _:
+                return self.pool()
+            case "kv_cache_spec", _ if self._kind is not None:
+                return self.spec()
+            case _, "int":
+                return self.number(name)
+            case _, "bool":
+                return self.truth(name)
+            case _, "int | None":
+                return self.number(name) if self.truth(f"{name} is given") else None
+            case _, "Sequence[int]" | "tuple[int, ...]":
+                return self.sequence(name)
+        raise Unsupported(f"the parameter {name} of type {type_ or 'unknown'}")
+
+    def number(self, name: str) -> Any:
+        """A number; sizes are at least 1."""
+        if name not in self.numbers:
+            self.numbers[name] = self._new(name, _least(name))
+        return self.numbers[name]
+
+    def _group(self) -> Group:
+        kind, size = self._kind, 2
+        assert kind is not None
+        window = size if kind is GroupKind.SLIDING_WINDOW else None
+        return Group(kind, size, window, False, size if kind is GroupKind.CHUNKED_LOCAL else None)
+
+    def _new(self, name: str, least: int | None) -> Any:
+        raise NotImplementedError
+
+    def truth(self, name: str) -> Any:
+        """A truth value."""
+        raise NotImplementedError
+
+    def hashes(self) -> Any:
+        """The hashes of a request."""
+        raise NotImplementedError
+
+    def listing(self, items: list[Any]) -> Any:
+        """A list."""
+        raise NotImplementedError
+
+    def pool(self) -> Any:
+        """A block pool with any cache."""
+        raise NotImplementedError
+
+    def sequence(self, name: str) -> Any:
+        """Numbers of any length."""
+        raise NotImplementedError
+
+    def spec(self) -> Any:
+        """The spec of a group."""
+        raise NotImplementedError
+
+    def manager(self, of: type) -> Any:
+        """A manager of a group."""
+        raise NotImplementedError
+
+
+def _least(name: str) -> int | None:
+    if name in _AT_LEAST_ONE:
+        return 1
+    return 0 if name.startswith(("num_", "max_", "start_", "end_")) else None
+
+
+class _AnyArguments(_Arguments):
+    """Symbols: any values."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        kind: GroupKind | None,
+        here: Arithmetic,
+        decide: Callable[[Formula], bool],
+    ) -> None:
+        super().__init__(parts, kind)
+        self._here, self._decide = here, decide
+
+    def _new(self, name: str, least: int | None) -> Term:
+        return self._here.atom(name, least)
+
+    def truth(self, name: str) -> bool:
+        return self._decide(self._here.flag(name))
+
+    def hashes(self) -> Items:
+        return Items(self.number("num_hashes"), Key, list)
+
+    def listing(self, items: list[Any]) -> Listing:
+        return Listing(items)
+
+    def pool(self) -> Record:
+        def get(machine: Machine, block_hash: Any, kv_cache_group_ids: Any) -> Listing | None:
+            ids = kv_cache_group_ids
+            if not isinstance(block_hash, Key) or not isinstance(ids, Listing) or ids.items != [0]:
+                raise Unsupported("a question to the block pool that is not about a block")
+            cached = self._here.holds_at("cached", block_hash.place)
+            return machine.new_list([Block(block_hash.place)]) if machine.decide(cached) else None
+
+        own = {"null_block": NULL, "hash_block_size": self.number("hash_block_size")}
+        return Record(self._parts.pools.BlockPool, {**own, "get_cached_block": Contract(get)})
+
+    def sequence(self, name: str) -> Items:
+        item = self._here.item
+        return Items(self._here.atom(f"len({name})", 0), lambda at: item(name, at), tuple)
+
+    def spec(self) -> Record:
+        real = self._parts.spec(self._group())
+        whole = [each.name for each in fields(real) if str(each.type) in ("int", "<class 'int'>")]
+        return Record(type(real), {name: self.number(name) for name in whole})
+
+    def manager(self, of: type) -> Record:
+        spec = self.spec()
+        real = vars(_real_manager(self._parts, of, self._group()))
+        names = [name for name in (*spec.attributes, *_OWN) if type(real.get(name)) is int]
+        own = {name: self.number(name) for name in names}
+        flags = {n: self.truth(n) for n, value in real.items() if type(value) is bool}
+        return Record(of, {**own, **flags, "kv_cache_spec": spec, "block_pool": self.pool()})
+
+
+class _SomeArguments(_Arguments):
+    """Values by chance, some of them like those ``near``."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        kind: GroupKind | None,
+        chance: random.Random,
+        near: Mapping[str, int],
+        marks: list[int],
+    ) -> None:
+        super().__init__(parts, kind)
+        self._chance, self._near, self._marks = chance, near, marks
+        self._density = chance.choice([0.5, 0.8, 0.95, 1.0])
+
+    def _new(self, name: str, least: int | None) -> int:
+        chance = self._chance
+        if name in self._near and chance.random() < 0.7:
+            return max(self._near[name], self._near[name] if least is None else least)
+        if self._marks and chance.random() < 0.2:
+            return max(least or 0, chance.choice(self._marks))
+        if name in ("dcp_world_size", "pcp_world_size"):
+            return chance.choice([1, 1, 1, 2])
+        if name in ("alignment_tokens", "retention_interval"):
+            return int(self.number("block_size")) * chance.randint(1, 4)
+        most = 40 if least == 0 else 12
+        return chance.randint(0 if least is None else least, most)
+
+    def truth(self, name: str) -> bool:
+        del name
+        return self._chance.random() < 0.5
+
+    def hashes(self) -> list[bytes]:
+        most = self.number("max_length") // self.number("hash_block_size")
+        number = most + self._chance.randint(0, 3)
+        return [each.to_bytes(4, "big") for each in range(number)]
+
+    def listing(self, items: list[Any]) -> list[Any]:
+        return items
+
+    def pool(self) -> SimpleNamespace:
+        cached: dict[bytes, Any] = {}
+
+        def get(block_hash: bytes, kv_cache_group_ids: list[int]) -> list[Any] | None:
+            del kv_cache_group_ids
+            if block_hash not in cached:
+                cached[block_hash] = object() if self._chance.random() < self._density else None
+            found = cached[block_hash]
+            return None if found is None else [found]
+
+        size = self.number("hash_block_size")
+        return SimpleNamespace(null_block=object(), hash_block_size=size, get_cached_block=get)
+
+    def sequence(self, name: str) -> tuple[int, ...]:
+        del name
+        return tuple(self._chance.randint(0, 60) for _ in range(self._chance.randint(0, 3)))
+
+    def spec(self) -> Any:
+        size, kind = self.number("block_size"), self._kind
+        window = self.number("sliding_window") if kind is GroupKind.SLIDING_WINDOW else None
+        chunk = self.number("attention_chunk_size") if kind is GroupKind.CHUNKED_LOCAL else None
+        return self._parts.spec(Group(self._group().kind, size, window, False, chunk))
+
+    def manager(self, of: type) -> Any:
+        size, kind = self.number("block_size"), self._kind
+        window = self.number("sliding_window") if kind is GroupKind.SLIDING_WINDOW else None
+        chunk = self.number("attention_chunk_size") if kind is GroupKind.CHUNKED_LOCAL else None
+        return _real_manager(self._parts, of, Group(self._group().kind, size, window, False, chunk))
+
+
+def _real_manager(parts: Parts, of: type, group: Group) -> Any:
+    configuration = Configuration(1, 1, group.block_size, group, group.block_size)
+    return parts.manager(of, configuration, parts.pool(configuration))
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """What is known of two versions of a function.
+
+    Attributes:
+        status: proved to do the same for all arguments, refuted by values, or inconclusive.
+        detail: how they differ and with which values, or why nothing is known.
+    """
+
+    status: Status
+    detail: str = ""
+
+
+class Versions:
+    """The target and, of some modules, another version."""
+
+    def __init__(self, subject: VllmSubject, texts: Mapping[str, str]) -> None:
+        self._parts = subject.parts
+        self._other = imported(texts)
+
+    def settle(self, module: str, name: str, seconds: float) -> Equivalence:
+        """Prove that both versions of a function do the same, or tell them apart by values."""
+        own = sys.modules[module]
+        one, manager = _found(own, name)
+        other, of_other = _found(self._other.get(module, own), name)
+        kind = KINDS.get("" if manager is None else manager.__name__)
+        if inspect.signature(_plain(one)) != inspect.signature(_plain(other)):
+            return Equivalence(Status.INCONCLUSIVE, "its parameters differ")
+        types = {} if manager is None or of_other is None else {manager: of_other}
+
+        def state(here: Arithmetic) -> Pair:
+            sizes: dict[str, Any] = {}
+
+            def given(decide: Callable[[Formula], bool]) -> dict[str, Any]:
+                any_ = _AnyArguments(self._parts, kind, here, decide)
+                values = any_.of(one, manager)
+                sizes.update(any_.numbers)
+                return values
+
+            start = Shapes(origin=here.atom("start_block", 0))
+            return Pair((one, other), given, types, shapes=start, sizes=sizes)
+
+        numbers = _numbers_in(one) | _numbers_in(other)
+        marks = [each + more for each in sorted(numbers) if 2 < each < _FAR for more in (0, 1, 2)]
+        chance = random.Random(0)
+
+        def difference(tries: int, near: Mapping[str, int]) -> str:
+            for number in range(tries):
+                sizes = near if number % 2 else {}
+                some = _SomeArguments(self._parts, kind, chance, sizes, marks)
+                if differs := _run_on(some, one, other, manager, types):
+                    return differs
+            return ""
+
+        if differs := difference(_FIRST, {}):  # mostly it takes no solver
+            return Equivalence(Status.REFUTED, differs)
+        proof = prove_equal(state, seconds)
+        if proof.verdict is Verdict.INCONCLUSIVE:
+            return Equivalence(Status.INCONCLUSIVE, proof.detail)
+        differs = difference(_AGREEING if proof.verdict is Verdict.PROVED else _TRIES, proof.sizes)
+        if differs and proof.verdict is Verdict.PROVED:
+            raise InternalError(f"{name} is proved equivalent, but differs: {differs}")
+        if differs:
+            return Equivalence(Status.REFUTED, differs)
+        if proof.verdict is Verdict.FAILED:
+            detail = f"{proof.detail}; no values were found that show it"
+            return Equivalence(Status.INCONCLUSIVE, detail)
+        return Equivalence(Status.PROVED)
+
+
+def _found(module: ModuleType, name: str) -> tuple[Any, type | None]:
+    """A function by its qualified name, and the class whose method it is."""
+    *outer, _ = name.split(".")
+    owner: Any = module
+    for each in outer:
+        owner = getattr(owner, each)
+    return getattr(owner, name.rpartition(".")[2]), owner if isinstance(owner, type) else None
+
+
+def _plain(function: Any) -> FunctionType:
+    plain = function.__func__ if isinstance(function, MethodType) else function
+    if not isinstance(plain, FunctionType):
+        raise Unsupported(f"a function that is a {type(plain).__name__}")
+    return plain
+
+
+def _numbers_in(function: Any) -> set[int]:
+    return literals(_plain(function))
+
+
+def _run_on(
+    some: _SomeArguments, one: Any, other: Any, manager: type | None, types: Mapping[type, type]
+) -> str:
+    """How the results of both versions differ, with the arguments; "" if they do not."""
+    given = some.of(one, manager)
+    results = []
+    of: list[Mapping[type, type]] = [{}, types]
+    for function, own_types in zip((one, other), of, strict=True):
+        values = {name: _own(value, own_types) for name, value in given.items()}
+        try:
+            results.append((function(**values), [v for v in values.values() if type(v) is list]))
+        except Exception as error:
+            results.append((type(error).__name__, []))
+    if results[0] == results[1]:
+        return ""
+    shown = {**some.numbers, **{n: v for n, v in given.items() if type(v) in (bool, tuple)}}
+    told = ", ".join(f"{name} {value}" for name, value in shown.items())
+    first, second = (_told(result) for result, _ in results)
+    second = "other blocks" if first == second else second
+    return f"{first} instead of {second} with {told}"
+
+
+def _own(value: Any, types: Mapping[type, type]) -> Any:
+    """An argument for one version."""
+    if type(value) is list:
+        return list(value)
+    if type(value) in types:
+        own: Any = object.__new__(types[type(value)])
+        vars(own).update(vars(value))
+        return own
+    return value
+
+
+def _told(result: Any) -> str:
+    match result:
+        case (tuple() as tables, int() as length):
+            return f"{length} tokens in {sum(map(len, tables))} blocks"
+    return f"{result!r:.120}"
+
+
+def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """The operation: what is known of the function ``name``, of which ``texts`` has another."""
+    try:
+        versions = Versions(subject, message["texts"])
+    except Exception as error:  # a user's text does what it does
+        why = f"the other version cannot be imported beside it: {type(error).__name__}: {error}"
+        return {"status": Status.INCONCLUSIVE, "detail": why}
+    try:
+        known = versions.settle(message["module"], message["name"], message["seconds"])
+    except Unsupported as error:
+        known = Equivalence(Status.INCONCLUSIVE, str(error))
+    except PathError as error:
+        raise InternalError(str(error)) from error
+    return {"status": known.status, "detail": known.detail}
