@@ -270,6 +270,7 @@ def test_changed_functions_are_told_from_other_changes(
 
 
 @pytest.mark.release
+@pytest.mark.long
 def test_what_is_proved_equivalent_is_not_asked_again(
     broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
