@@ -174,7 +174,7 @@ def work(question: Mapping[str, Any], place: Place) -> Result:
         told.append(each | ({"ran": shortened(sorted(more))} if more else {}))
     place.notes["jobs"] = place.notes.get("jobs", 0) + 1
     if place.notes["jobs"] == _JOBS:
-        place.close()
+        place.renew()
     return {"histories": told}
 
 

@@ -71,7 +71,7 @@ def work(question: Mapping[str, Any], place: Place) -> Result:
             outcomes |= {each["mutant"]: each for each in answer["results"]}
             begin = {}
     except WorkerGone as gone:
-        place.close()
+        place.renew()
         return {"cannot": str(gone)}
     return {
         "survivors": {

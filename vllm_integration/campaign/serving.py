@@ -11,14 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from hitproof.vllm_integration.campaign.jobs import Job, Result, version
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits, Workers
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -46,11 +46,15 @@ class Place:
         target: its target; None where it needs none.
         setting: how it is run.
         notes: what outlives the job, for as long as the session does.
+
+    The target is imported once: a process of it that ends is replaced by a copy of the first.
     """
 
     target: Target | None
     setting: Setting
     notes: dict[str, Any] = field(default_factory=dict)
+    _open: ExitStack = field(default_factory=ExitStack)
+    _workers: Workers | None = None
     _session: Session | None = None
 
     @property
@@ -63,15 +67,23 @@ class Place:
         """A session with the target. Raises `EnvironmentFailure`."""
         assert self.target is not None
         if self._session is None:
-            self._session = Session.of(self.target, self.limits)
+            if self._workers is None:
+                self._workers = self._open.enter_context(Workers(self.target, self.limits))
+            self._session = Session(self._workers.start, self.limits.timeout)
         return self._session
 
-    def close(self) -> None:
-        """End the session, and forget what it knew."""
+    def renew(self) -> None:
+        """End the session, and forget what it knew; the next one begins as the first did."""
         session, self._session = self._session, None
         self.notes.clear()
         if session is not None:
             session.close()
+
+    def close(self) -> None:
+        """End the session, and the process that it was copied from."""
+        self.renew()
+        self._workers = None
+        self._open.close()
 
 
 @dataclass(frozen=True)

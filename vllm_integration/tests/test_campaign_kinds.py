@@ -299,7 +299,7 @@ def test_histories_find_what_a_broken_target_does_and_its_crashes(
     broken_copy: Copy, tmp_path: Path
 ) -> None:
     freed = "        self.coordinator.free(request.request_id)\n"
-    ends = "        if request.request_id == 'b': import os; os._exit(7)\n"
+    ends = "        if request.request_id == 'f': import os; os._exit(7)\n"
     root = broken_copy("0.33.0", {freed: ends})
     kind = KINDS["histories"]
     given = kind.prepare([str(root)], Given({}, SETTING, {"seed": "1"}), lambda _: None)
