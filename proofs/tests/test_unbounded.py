@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.tests import unbounded_subjects as subjects
+from hitproof.proofs.unbounded.equality import Pair, prove_equal
 from hitproof.proofs.unbounded.lookups import AnyLookup
 from hitproof.proofs.unbounded.machine import Path
 from hitproof.proofs.unbounded.proving import Conclusion, Proof, Statement, Verdict, prove
@@ -221,6 +222,23 @@ def test_fault_past_any_bound_comes_with_sizes_that_reach_it() -> None:
 @pytest.mark.long
 def test_lookup_of_another_kind_is_not_proved() -> None:
     assert lookup(subjects.prefix, GroupKind.MAMBA).verdict is Verdict.FAILED
+
+
+# --- two versions
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    subjects.VERSIONS,
+    ids=lambda each: getattr(each, "__name__", str(each)),
+)
+def test_versions_are_proved_equal_only_if_they_are(one: Any, other: Any, same: bool) -> None:
+    def state(here: Arithmetic) -> Pair:
+        sizes = {"x": here.atom("x", 0), "y": here.atom("y", 1)}
+        return Pair((one, other), lambda _: sizes, sizes=sizes)
+
+    proof = prove_equal(state)
+    assert proof.verdict is (Verdict.PROVED if same else Verdict.FAILED), proof
 
 
 # --- terms

@@ -249,3 +249,78 @@ UNSUPPORTED = {
     calls_cache: "a call of <functools._lru_cache_wrapper object",
     with_loop_variable: "number, which is changed by a loop",
 }
+
+
+# --- two versions
+
+
+def total(x: int, y: int) -> int:
+    found = 0
+    for number in range(x):
+        if number % y == 0:
+            found += number
+    return found
+
+
+def total_by_while(x: int, y: int) -> int:
+    number = found = 0
+    while number < x:
+        found += 0 if number % y else number
+        number += 1
+    return found
+
+
+def total_of_one_more(x: int, y: int) -> int:
+    found = 0
+    for number in range(x + 1):
+        if number % y == 0:
+            found += number
+    return found
+
+
+def total_that_ends(x: int, y: int) -> int:
+    found = 0
+    for number in range(x):
+        if number % y == 0:
+            found += number
+        if found > 100:
+            break
+    return found
+
+
+def marked(x: int, y: int) -> list[bool]:
+    marks = [False] * x
+    for number in range(x):
+        if number % y == 0:
+            marks[number] = True
+    return marks
+
+
+def marked_at_once(x: int, y: int) -> list[bool]:
+    return [number % y == 0 for number in range(x)]
+
+
+def marked_but_the_last(x: int, y: int) -> list[bool]:
+    return [number % y == 0 and number < x - 1 for number in range(x)]
+
+
+def shared(x: int, y: int) -> tuple[list[int], list[int]]:
+    one = [y] * x
+    return one, one
+
+
+def apart(x: int, y: int) -> tuple[list[int], list[int]]:
+    return [y] * x, [y] * x
+
+
+VERSIONS = (
+    (total, total, True),
+    (total, total_by_while, True),
+    (total, total_of_one_more, False),
+    (total, total_that_ends, False),
+    (marked, marked_at_once, True),
+    (marked, marked_but_the_last, False),
+    (shared, shared, True),
+    (shared, apart, False),
+)
+"""Two functions, and whether they do the same."""

@@ -162,7 +162,7 @@ class Arrival:
         return goes_on
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Head:
     """A loop at the beginning of any iteration, or two loops of two executions.
 
@@ -319,9 +319,9 @@ class Loops:
         self, loop: _Loop, known: Knowledge, second: int, first: Values, unknown: Values
     ) -> None:
         """Give what is equal in both loops, or counts their iterations, the same unknown value."""
-        for place, value in first.items():
-            if place[0] == _POSITION:
-                continue
+        own = [place for place in first if place[0] != _POSITION]
+        for place in sorted(own, key=lambda place: place[0] >= second):
+            value = first[place]
             if place not in loop.twins:
                 others = [each for each in first if each[0] == _POSITION]
                 if place[0] >= second:
@@ -601,11 +601,11 @@ def _alike(here: Arithmetic, one: Place, other: Place, values: Values) -> Formul
 
 
 def _from(at: Term, here: Arithmetic, start: _Sum, fact: Candidate, values: Values) -> Formula:
-    return here.implies(start(values) <= at, fact(values))
+    return here.implies((0 <= here.position) & (start(values) <= at), fact(values))
 
 
 def _below_it(at: Term, here: Arithmetic, end: _Sum, fact: Candidate, values: Values) -> Formula:
-    return here.implies(at < end(values), fact(values))
+    return here.implies((0 <= here.position) & (at < end(values)), fact(values))
 
 
 def _distinct(numbers: Sequence[Term]) -> list[Term]:
