@@ -13,3 +13,5 @@ class Family(StrEnum):
     SCHEDULER = "scheduler"
     """One point is changed in the scheduler's code that decides chunks, or where groups, block
     sizes and the pool are derived."""
+    TIERS = "tiers"
+    """One point is changed in what tiers behind KV connectors look up, store and load."""

@@ -199,12 +199,15 @@ def run(
 def question(of: Run, chosen: Chosen, granularity: str) -> dict[str, Any]:
     """What a worker is asked to begin with, for a target whose hits may end there."""
     version, of_scheduler = of.target.version, chosen.family is Family.SCHEDULER
+    of_tiers = chosen.family is Family.TIERS
     speaking = [entry for entry in of.entries if entry.is_judged_on(version)]
     todo = [] if of_scheduler else tasks(of.profile, speaking)
+    if of_tiers:
+        todo = [task for task in todo if task.claim.startswith("tier_")]
     replays = [
         play
         for play in histories(of.profile, speaking, granularity)
-        if play.of_scheduler or not of_scheduler
+        if (play.of_scheduler or not of_scheduler) and not of_tiers
     ]
     return {
         "op": "selftest",

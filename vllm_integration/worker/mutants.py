@@ -4,7 +4,8 @@ Single points are changed in lookups, masks, ``cache_blocks`` and what they call
 faults are put in everything that the gate judges: what a scheduler calls of ``KVCacheManager``, the
 managers, coordinator and pool behind it, and the hashes of requests. For the family of schedulers
 single points are changed where a scheduler decides how many tokens a step computes, and where
-start-up derives groups, block sizes and the pool.
+start-up derives groups, block sizes and the pool; for that of tiers, where the Mooncake store's
+coordinator and the offloading scheduler look up, store and load.
 """
 
 import hashlib
@@ -96,6 +97,53 @@ _ELSEWHERE = re.compile(
 )
 """Statements of ``schedule`` that are about chunks, and statements about what no history has, or
 that only logs have."""
+
+_CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1."
+_TIERS = {
+    "mooncake.store.coordinator": (
+        "__init__",
+        "_verify_and_split_kv_cache_groups",
+        "store_mask",
+        "lookup_mask",
+        "load_mask",
+        "_reachable_masks",
+        "_find_hit_blocks",
+        "find_longest_cache_hit",
+        "_coverage_spec",
+    ),
+    "offloading.scheduler": (
+        "from_spec",
+        "resolve_mamba_align_size",
+        "load_window_size_in_chunks",
+        "update_offload_keys",
+        "update_block_id_groups",
+        "storable_chunks",
+        "storable_blocks",
+        "advance_stored_idx",
+        "_calc_num_offloadable_tokens",
+        "_maximal_prefix_lookup",
+        "_sliding_window_lookup",
+        "_lookup_complete_chunks",
+        "_lookup",
+        "_make_boundary_key",
+        "get_num_new_matched_tokens",
+        "update_state_after_alloc",
+        "_update_req_states",
+        "_build_aligned_boundary_store_jobs",
+        "_reachable_store_block_mask",
+        "_build_store_jobs",
+    ),
+    "offloading.config": ("get_sliding_window_size_in_chunks",),
+}
+"""What looks up, stores and loads in tiers, by module."""
+_NOT_IN_TIERS = re.compile(
+    r"logger|stats|events?_|metric|time\.|[dp]cp|retention|kv_hints|sync|max_(off)?load|policy"
+    r"|partial|fence|flush|pending_jobs|LookupResult\.(RETRY|HIT_PENDING)|defer|being_loaded"
+    r"|shared_prefix|transfer_jobs|_jobs\b|job_id|req_status is None|hisparse|max_num_new_tokens"
+    r"|is_finished|ABORTED|offload_prompt_only"
+)
+"""Statements about what no tier that is judged has: metrics, events, budgets, backends that answer
+later or refuse, and the end of requests."""
 
 _MOST = 1
 _MOST_BESIDE = 4
@@ -247,6 +295,8 @@ def _made(
         return
     for mutant in mutants(sys.modules[module], names):
         judged = family is not Family.SCHEDULER or decides(mutant.function.__name__, mutant.before)
+        if family is Family.TIERS:
+            judged = _NOT_IN_TIERS.search(mutant.before) is None
         if mutant.change in CHANGES and judged:
             yield mutant
 
@@ -347,10 +397,28 @@ def _is_called(function: FunctionType, owners: Sequence[type]) -> bool:
     )
 
 
+def _of_tiers() -> list[FunctionType]:
+    """What looks up, stores and loads in tiers that the target has."""
+    found: list[FunctionType] = []
+    for name, wanted in _TIERS.items():
+        try:
+            module = import_module(_CONNECTORS + name)
+        except ModuleNotFoundError:
+            continue
+        of_module = [
+            v for v in vars(module).values() if getattr(v, "__module__", "") == module.__name__
+        ]
+        found += [v for v in of_module if isinstance(v, FunctionType) and v.__name__ in wanted]
+        classes = [each for each in of_module if isinstance(each, type)]
+        found += [f for each in classes for name in wanted for f in _defined(each, name)]
+    return found
+
+
 _FUNCTIONS: dict[Family, Callable[[], list[FunctionType]]] = {
     Family.SINGLE_POINT: _entry_points,
     Family.STRUCTURED: _judged,
     Family.SCHEDULER: _scheduling,
+    Family.TIERS: _of_tiers,
 }
 
 
