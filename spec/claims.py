@@ -436,7 +436,11 @@ _POOL = (
     "BlockPool._maybe_evict_cached_block",
     "FreeKVCacheBlockQueue",
 )
-_TIER_MASKS = ("MooncakeStoreCoordinator.store_mask", "MooncakeStoreCoordinator.lookup_mask")
+_TIER_MASKS = (
+    "MooncakeStoreCoordinator.store_mask",
+    "MooncakeStoreCoordinator.lookup_mask",
+    "OffloadingConnectorScheduler.build_connector_meta",
+)
 
 _SYMBOLS: dict[str, tuple[str, ...]] = {
     "hit_has_every_block_attention_reads": _LOOKUPS,
@@ -491,8 +495,14 @@ _SYMBOLS: dict[str, tuple[str, ...]] = {
     ),
     "tier_keeps_every_reachable_block": _TIER_MASKS,
     "tier_keeps_only_reachable_blocks": _TIER_MASKS,
-    "tier_hit_is_the_longest": ("MooncakeStoreCoordinator.find_longest_cache_hit",),
-    "tier_loads_the_served_run": ("MooncakeStoreCoordinator.load_mask",),
+    "tier_hit_is_the_longest": (
+        "MooncakeStoreCoordinator.find_longest_cache_hit",
+        "OffloadingConnectorScheduler.get_num_new_matched_tokens",
+    ),
+    "tier_loads_the_served_run": (
+        "MooncakeStoreCoordinator.load_mask",
+        "OffloadingConnectorScheduler.update_state_after_alloc",
+    ),
 }
 
 

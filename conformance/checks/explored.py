@@ -43,6 +43,11 @@ class Request(ABC, Generic[_E]):
         """Whether runs with the same future may be merged."""
         return False
 
+    @property
+    def watching(self) -> bool:
+        """Whether what the lookup uses beside the pool is watched: see `explore`."""
+        return True
+
     @abstractmethod
     def diverging_completions(self, path: Path) -> Iterator[frozenset[Question]]:
         """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
@@ -85,6 +90,7 @@ def cases(
                     request.max_length,
                     merging=request.merging,
                     attributes=attributes,
+                    watching=request.watching,
                 )
         except CannotJudge as error:
             refusal = error

@@ -43,6 +43,7 @@ from hitproof.spec.hits import longest_valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
 from hitproof.spec.releases.sequential import longest_joint_hit, one_pass_suffices
+from hitproof.spec.terms import ceil_div
 
 _TABLE = "hit_has_every_block_attention_reads"
 _EAGLE = "eagle_needs_tail_plus_one"
@@ -357,7 +358,7 @@ def _classified(
         return _lacking(judged, missing, hit.length, expected)
     if served >= expected:
         raise InternalError(f"a right answer is taken for a wrong one ({judged})")
-    short = (expected - served) // judged.alignment
+    short = ceil_div(expected - served, judged.alignment)
     several = any(looked_up.shape.segment > 1 for looked_up in judged.looked_up)
     claim = _COMMON_LONGEST if isinstance(judged, Layout) else _LONGEST
     lost = Defect.of(

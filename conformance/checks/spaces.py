@@ -9,6 +9,7 @@ from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run, within_reach
 from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.terms import ceil_div
 
 
 def space_of(
@@ -69,7 +70,9 @@ def out_of_reach(
 def read_by(judged: Configuration | Layout, hit: Candidate) -> frozenset[Question]:
     """The required blocks of a hit that attention reads: not the lookahead blocks."""
     sizes = [looked_up.group.block_size for looked_up in judged.looked_up]
-    return frozenset((n, block) for n, block in hit.required if block < hit.length // sizes[n])
+    return frozenset(
+        (n, block) for n, block in hit.required if block < ceil_div(hit.length, sizes[n])
+    )
 
 
 def can_resume(judged: Configuration | Layout, length: object, cached: frozenset[Question]) -> bool:
@@ -79,17 +82,30 @@ def can_resume(judged: Configuration | Layout, length: object, cached: frozenset
     """
     if not isinstance(length, int) or length < 0:
         return False
+    return resumed_at(judged, length) <= cached
+
+
+def resumed_at(
+    judged: Configuration | Layout, length: int, drafting: bool = False
+) -> frozenset[Question]:
+    """The blocks that attention reads of a hit of that length, wherever it ends, by tokens.
+
+    Of a state that no block has it is block -1. With ``drafting`` the blocks come with it of the
+    tokens that entries of draft layers before the end depend on.
+    """
+    read: set[Question] = set()
     for number, looked_up in enumerate(judged.looked_up):
         group, size = looked_up.group, looked_up.group.block_size
         if group.kind is GroupKind.MAMBA:
-            read = {end // size - 1 if end % size == 0 else -1 for end in (length,) if end}
+            blocks = {end // size - 1 if end % size == 0 else -1 for end in (length,) if end}
         else:
             first = length - group.window + 1 if group.window is not None else 0
             tokens = range(max(first, 0), length)
-            read = {t // size for t in tokens if attends(length, t, group.window, group.chunk)}
-        if not {(number, block) for block in read} <= cached:
-            return False
-    return True
+            blocks = {t // size for t in tokens if attends(length, t, group.window, group.chunk)}
+        if drafting and group.eagle and length:
+            blocks |= {token // size for token in range(length, length + group.prefill_lookahead)}
+        read |= {(number, block) for block in blocks}
+    return frozenset(read)
 
 
 def worst_missing(
@@ -100,7 +116,7 @@ def worst_missing(
     That is "required", or "lookahead" where nothing else is missing.
     """
     sizes = [looked_up.group.block_size for looked_up in judged.looked_up]
-    read = {(number, block) for number, block in missing if block < served // sizes[number]}
+    read = {(n, block) for n, block in missing if block < ceil_div(served, sizes[n])}
     return min(read or missing), "required" if read else "lookahead"
 
 

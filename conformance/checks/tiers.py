@@ -1,5 +1,6 @@
 """The checks of tiers (`spec.tiers`): what they serve, and what they store, ask for and load."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,36 +12,46 @@ from hitproof.conformance.checks.explored import Answer
 from hitproof.conformance.checks.lookup import LookupRequest, requests_of
 from hitproof.conformance.checks.mask import unreachable
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.exploration.symbolic import Question
+from hitproof.conformance.checks.spaces import resumed_at, space_of
+from hitproof.conformance.checks.tier_plays import locals_of, play_cases
+from hitproof.conformance.exploration.explorer import Path
+from hitproof.conformance.exploration.symbolic import Candidate, Question
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
-from hitproof.conformance.findings.evidence import TierLookupEvidence, TierMaskEvidence
+from hitproof.conformance.findings.evidence import (
+    LOAD,
+    LOOKUP,
+    OFFLOADING,
+    STORE,
+    TierLocalEvidence,
+    TierLookupEvidence,
+    TierMaskEvidence,
+)
+from hitproof.conformance.findings.footprints import Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import LookedUp
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge, Predates, crash_of
-from hitproof.conformance.subject.lookups import LookupAnswer
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.tiers import TierMasks, TierSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.mask import in_mask, is_due, next_boundary
 from hitproof.spec.releases.fine import is_fine_grained
+from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.terms import ceil_div
-from hitproof.spec.tiers import is_loaded, is_stored
+from hitproof.spec.tiers import is_loaded, is_stored, longest_tier_hit
 
 _KEPT = "tier_keeps_every_reachable_block"
 _ONLY = "tier_keeps_only_reachable_blocks"
 _LONGEST = "tier_hit_is_the_longest"
 _LOADS = "tier_loads_the_served_run"
 
-STORE, LOOKUP, LOAD = "store", "lookup", "load"
-"""The masks of a tier."""
-
 
 def has_tier(layout: Layout) -> bool:
-    """Whether a tier is judged there: where hits end on boundaries only."""
+    """Whether a tier is judged there: where hits end on boundaries only, but for chunks."""
     return not is_fine_grained(layout.groups, layout.hash_block_size)
 
 
@@ -62,6 +73,8 @@ def check_tier_masks(subject: TierSubject, layout: Layout) -> CheckResult:
 class _TierRequest(LookupRequest):
     """A lookup in a tier. It is judged as one in the prefix cache is, but for its tables."""
 
+    judged: Layout
+
     def wrong_table(self, answer: LookupAnswer) -> WrongTable | None:
         """Nothing: what is loaded is asked for anew (`TierMasks.loaded`)."""
         del answer
@@ -79,13 +92,148 @@ class _TierRequest(LookupRequest):
         return TierLookupEvidence(**vars(found) | {"signature": signature})
 
 
+@dataclass(frozen=True)
+class _ChunkRequest(_TierRequest):
+    """A lookup in a tier of chunks.
+
+    Its hits are what it adds to ``local`` tokens that the prefix cache has. They may end on any
+    token from which the request can go on: those on boundaries are promised. The whole of a request
+    may be served, of which the last token is computed again.
+    """
+
+    local: int
+
+    @property
+    def merging(self) -> bool:
+        """Not: a connector keeps what it knows of each request."""
+        return False
+
+    @property
+    def watching(self) -> bool:
+        """Not: it keeps the time that its lookups take."""
+        return False
+
+    def hit(self, length: int | None) -> Candidate | None:
+        """The hit that ends there, on whatever token, if what it takes can be stored at all."""
+        if length is None or not self.local <= length <= self.max_length + 1:
+            return None
+        here = _local(self.judged, self.local)
+        if self.out_of_reach(length) and (found := super().hit(length)):
+            return replace(found, required=found.required - here)
+        end = min(length, self.max_length)
+        taken = resumed_at(self.judged, end, drafting=True) if length > self.local else frozenset()
+        taken -= here
+        return Candidate(length, taken) if taken <= {*self.space.keys.values()} else None
+
+    def out_of_reach(self, length: int) -> frozenset[Question]:
+        """Of a hit that the tier adds to."""
+        return super().out_of_reach(length) if length > self.local else frozenset()
+
+    def diverging_states(self, path: Path) -> Counter[tuple[Code, Row]]:
+        """See `LookupRequest`."""
+        counted: Counter[tuple[Code, Row]] = Counter()
+        for (code, row), states in super().diverging_states(path).items():
+            counted[_OF_CHUNKS.get(code, code), row] += states
+        return counted
+
+    def due(self, cached: frozenset[Question]) -> int:
+        """By the spec itself. What adds less than a chunk is not worth a load."""
+        judged, local = self.judged, _local(self.judged, self.local)
+        cap, horizon = judged.reach(self.max_length, self.policy)
+        longest = longest_tier_hit(
+            tuple(each.group for each in judged.looked_up),
+            judged.alignment,
+            cap,
+            horizon,
+            lambda number, block: (number, block) in cached,
+            lambda number, block: (number, block) in local,
+        )
+        return longest if longest - self.local >= _least(judged) else self.local
+
+    def is_wrong(self, cached: frozenset[Question], answer: Answer) -> bool:
+        """A hit that ends on another token may be longer than the one that is due."""
+        hit = None if isinstance(answer, Exception) else self.hit(answer.hit_length)
+        return hit is None or not hit.required <= cached or hit.length < self.expected(cached)
+
+    def contradicted(self, cached: frozenset[Question], answer: Answer) -> Iterator[str]:
+        """The claim on lookups."""
+        if self.is_wrong(cached, answer):
+            yield _LONGEST
+
+    def evidence(self, cached: frozenset[Question], answer: Answer) -> TierLookupEvidence:
+        """What is wrong with ``answer`` when exactly ``cached`` is stored."""
+        found = super().evidence(cached, answer)
+        signature = replace(found.signature, defect=_of_chunks(found.signature.defect))
+        found = replace(found, signature=signature)
+        if not self.local:
+            return found
+        return TierLocalEvidence(**vars(found) | {"local": self.local})
+
+
+_OF_CHUNKS = {
+    Code.HIT_TOO_SHORT: Code.TIER_HIT_TOO_SHORT,
+    Code.GROUP_LACKS_BLOCK: Code.TIER_HIT_LACKS_BLOCK,
+    Code.HIT_OFF_BOUNDARY: Code.TIER_HIT_LACKS_BLOCK,
+}
+
+
+def _of_chunks(defect: Defect) -> Defect:
+    """The defect of a lookup in a tier of chunks, for that of one in the prefix cache."""
+    parameters = dict(defect.parameters)
+    match defect.code:
+        case Code.HIT_TOO_SHORT:
+            return Defect(Code.TIER_HIT_TOO_SHORT)
+        case Code.HIT_OFF_BOUNDARY | Code.GROUP_LACKS_BLOCK:
+            block = parameters.get("block", "required")
+            return Defect.of(Code.TIER_HIT_LACKS_BLOCK, block=block)
+        case code:
+            return Defect.read(code, {**parameters, "tier": OFFLOADING})
+
+
+def _least(layout: Layout) -> int:
+    """The tokens of the longest chunk: what a tier adds at least, by vLLM's choice."""
+    return max(each.group.block_size for each in layout.looked_up)
+
+
+def _local(layout: Layout, length: int) -> frozenset[Question]:
+    """The chunks that a request has whole of a local hit of so many tokens."""
+    sizes = [each.group.block_size for each in layout.looked_up]
+    read = resumed_at(layout, length)
+    return frozenset((n, chunk) for n, chunk in read if (chunk + 1) * sizes[n] <= length)
+
+
 def _lookup_cases(subject: TierSubject, layout: Layout) -> Iterator[Case]:
-    lookup = subject.tier_lookup(layout)
-    requests = requests_of(subject, layout, lookup, _TierRequest)
-    return explored.cases(requests, lookup, lambda: subject.tier_lookup(layout))
+    if not layout.blocks_per_chunk:
+        lookup = subject.tier_lookup(layout, 0)
+        requests = requests_of(subject, layout, lookup, _TierRequest)
+        yield from explored.cases(requests, lookup, lambda: subject.tier_lookup(layout, 0))
+        return
+    for local in locals_of(layout, layout.num_tokens - 1):
+        lookup = subject.tier_lookup(layout, local)
+        yield from explored.cases(
+            _chunk_requests(layout, lookup, local),
+            lookup,
+            partial(subject.tier_lookup, layout, local),
+        )
+
+
+def _chunk_requests(layout: Layout, lookup: Lookup, local: int) -> Iterator[_ChunkRequest]:
+    policy = LookaheadHorizon.HASHED
+    here = _local(layout, local)
+    for max_length in layout.max_lengths:
+        if max_length < local:
+            continue
+        space = space_of(layout, lookup, max_length, policy)
+        hits = [Candidate(hit.length, hit.required - here) for hit in space.hits]
+        longer = (hit for hit in hits if hit.length - local >= _least(layout))
+        space = replace(space, hits=(Candidate(local, frozenset()), *longer))
+        yield _ChunkRequest(lookup, max_length, space, layout, policy, local)
 
 
 def _mask_cases(subject: TierSubject, layout: Layout) -> Iterator[Case]:
+    if layout.blocks_per_chunk:
+        yield from play_cases(subject, layout, _last(layout))
+        return
     masks, align = subject.tier_masks(layout), layout.alignment
     first = _told(masks, align)
     for end in range(align, _last(layout) + 1, align):

@@ -102,11 +102,13 @@ def explore(
     merging: bool = True,
     budget: int = 20_000,
     attributes: Attributes | None = None,
+    watching: bool = True,
 ) -> Exploration:
     """Follow every path of ``lookup`` for one request and one ``max_length`` (tokens).
 
     Whoever explores a lookup for several requests gives ``attributes``, the same each time: then
-    what it stores for one of them is not read for another.
+    what it stores for one of them is not read for another. One that keeps times and counts, which
+    its answers do not depend on, is not to be merged, and explored without ``watching``.
 
     Merges exactly for a quarter of ``budget`` runs, then coarsely or, where states cannot be
     merged, not at all. Raises `BudgetExceeded` when ``budget`` runs are not enough, and
@@ -114,7 +116,7 @@ def explore(
     its arguments, keeps state from call to call, or swallows what the pool raises.
     """
     attributes = Attributes() if attributes is None else attributes
-    settled = functools.partial(_settled, space, lookup, max_length, attributes)
+    settled = functools.partial(_settled, space, lookup, max_length, attributes, watching)
     apart = "" if READABLE else "the stacks of this interpreter cannot be read"
     if merging and not apart:
         try:
@@ -137,6 +139,7 @@ def _settled(
     lookup: Lookup,
     max_length: int,
     attributes: Attributes,
+    watching: bool,
     merging: Merging,
     budget: int,
 ) -> Exploration:
@@ -144,7 +147,7 @@ def _settled(
     kept = ""
     for attempt in range(_ATTEMPTS):
         collect = attempt > 0
-        search = Search(space, lookup, max_length, merging, budget, collect, attributes)
+        search = Search(space, lookup, max_length, merging, budget, collect, attributes, watching)
         search.run()
         kept = search.kept
         if not kept:

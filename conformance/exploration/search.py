@@ -79,7 +79,8 @@ class Search:
     """One exploration. Of states that are equal the first one is followed.
 
     With ``collect`` what is left behind and only refers to itself is collected. ``attributes`` are
-    those of all explorations of the same lookup.
+    those of all explorations of the same lookup. Without ``watching`` nothing but the answers shows
+    that it depends on more than its arguments.
 
     Attributes:
         start: the first state, or where all runs end.
@@ -97,8 +98,10 @@ class Search:
         budget: int,
         collect: bool = False,
         attributes: Attributes | None = None,
+        watching: bool = True,
     ) -> None:
         self.collect = collect
+        self.watching = watching and READABLE
         self.attributes = Attributes() if attributes is None else attributes
         self.space = space
         self.lookup = lookup
@@ -208,7 +211,9 @@ class _Run:
         self._taken = len(self._decisions)
         self._again = False
         made_from_now_on()
-        self._watch = Watch(ENTRY, search.attributes, search.inputs) if READABLE else None
+        self._watch: Watch | None = None
+        if search.watching:
+            self._watch = Watch(ENTRY, search.attributes, search.inputs)
         # The last decision is taken anew, where the watch begins.
         given = tuple(zip(self._asked, self._decisions, strict=True))[: max(self._taken - 1, 0)]
         self._pool = SymbolicPool(

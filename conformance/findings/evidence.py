@@ -134,7 +134,14 @@ class TierLookupEvidence(LookupEvidence):
     @property
     def entry(self) -> str:
         """The lookup of the tier."""
-        return "lookup tier"
+        return f"lookup {_tier(self.configuration)}"
+
+
+@dataclass(frozen=True)
+class TierLocalEvidence(TierLookupEvidence):
+    """A lookup in a tier for a request of which the prefix cache has ``local`` tokens."""
+
+    local: int
 
 
 LATER = "b"
@@ -256,13 +263,20 @@ class SharedPrefixEvidence(Evidence):
         return (self.num_tokens,)
 
 
+STORE, LOOKUP, LOAD = "store", "lookup", "load"
+"""The masks of a tier."""
+OFFLOADING = "offloading"
+"""The parameter of codes that says that a tier is one of chunks."""
+
+
 @dataclass(frozen=True)
 class TierMaskEvidence(Evidence):
     """What a tier stores, asks for or loads of one group.
 
     Attributes:
-        mask: which of these: "store", "lookup" or "load".
-        start: where the step starts that fills what is stored, in tokens; else 0.
+        mask: which of these: `STORE`, `LOOKUP` or `LOAD`.
+        start: where the step starts that fills what is stored, or where the local part ends of a
+            hit that is loaded, in tokens; else 0.
         end: where it ends, or how long the request or the hit is, in tokens.
         group: the group, an index.
         marked: its blocks that are stored, asked for or loaded.
@@ -284,7 +298,8 @@ class TierMaskEvidence(Evidence):
     @property
     def entry(self) -> str:
         """The mask of the tier."""
-        return {"store": "stored", "lookup": "asked", "load": "loaded"}[self.mask] + " tier"
+        what = {"store": "stored", "lookup": "asked", "load": "loaded"}[self.mask]
+        return f"{what} {_tier(self.configuration)}"
 
 
 @dataclass(frozen=True)
@@ -452,6 +467,9 @@ _JSON: Mapping[type[Evidence], _Kind] = {
         },
     ),
     TierLookupEvidence: _Kind("tier lookup", {"cached": _SETS, **_HITS}),
+    TierLocalEvidence: _Kind(
+        "tier lookup past a local hit", {"cached": _SETS, **_HITS, "local": _Key("local")}
+    ),
     TierMaskEvidence: _Kind(
         "tier mask",
         {
@@ -468,6 +486,11 @@ _JSON: Mapping[type[Evidence], _Kind] = {
     HashEvidence: _Kind("hashes", {"steps": _STEPS, "prompts": _PROMPTS}),
 }
 _BY_NAME = {kind.name: each for each, kind in _JSON.items()}
+
+
+def _tier(judged: Configuration | Layout) -> str:
+    offloads = isinstance(judged, Layout) and judged.blocks_per_chunk
+    return "offloading" if offloads else "tier"
 
 
 def smallest(evidence: Iterable[_E]) -> dict[Signature, _E]:

@@ -12,6 +12,7 @@ from hitproof.conformance.findings.strips import (
 from hitproof.conformance.scope.configurations import Configuration, LookedUp
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.mask import in_mask, next_boundary
+from hitproof.spec.terms import ceil_div
 
 
 def lookup_figures(
@@ -82,7 +83,8 @@ def tier_mask_figure(
 ) -> Figure:
     """A mask of a tier, of one group: what the hits need, and what is marked; sizes in tokens."""
     shape, size = looked_up.shape, looked_up.group.block_size
-    blocks, last = range(start // size, max(end // size, start // size + 1)), end // size
+    last = ceil_div(end, size)
+    blocks = range(start // size, max(last, start // size + 1))
     if mask == "load":
         needs = Row("hit needs", {b: block_role(looked_up, b, last) for b in blocks}, last)
         return _figure(looked_up, blocks, needs, Row("loaded", marks(blocks, marked)))

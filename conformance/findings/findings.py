@@ -8,6 +8,7 @@ from typing import Any
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import (
     LATER,
+    LOAD,
     AgreementEvidence,
     ConnectorEvidence,
     Evidence,
@@ -18,6 +19,7 @@ from hitproof.conformance.findings.evidence import (
     RetentionEvidence,
     SharedPrefixEvidence,
     StepsEvidence,
+    TierLocalEvidence,
     TierLookupEvidence,
     TierMaskEvidence,
 )
@@ -165,8 +167,10 @@ def given(evidence: Evidence) -> Iterator[str]:
             yield f"the step fills the tokens from {start} to {end}"
         case TierMaskEvidence(mask="lookup", end=end):
             yield f"the tier behind a KV connector looks up a request of {in_tokens(end)}"
-        case TierMaskEvidence(end=end):
+        case TierMaskEvidence(start=start, end=end):
             yield f"the tier behind a KV connector loads a hit of {in_tokens(end)}"
+            if start:
+                yield f"the prefix cache has the first {in_tokens(start)}"
         case RetentionEvidence(num_tokens=length, interval=interval):
             yield f"a prompt of {in_tokens(length)}, retention interval {interval}"
         case SharedPrefixEvidence(num_tokens=length, shared=shared, interval=every):
@@ -190,6 +194,8 @@ def _given_layout(evidence: LookupEvidence, layout: Layout) -> Iterator[str]:
         yield "a KV connector loads what follows the local prefix, and Mamba states"
     if isinstance(evidence, TierLookupEvidence):
         yield "these are the blocks that the tier behind a KV connector stores"
+    if isinstance(evidence, TierLocalEvidence):
+        yield f"the prefix cache has the first {in_tokens(evidence.local)}"
 
 
 def _given_agreement(evidence: AgreementEvidence) -> Iterator[str]:
@@ -224,7 +230,8 @@ def figures(evidence: Evidence) -> tuple[Figure, ...]:
         case MaskEvidence(configuration=judged, registered=registered):
             return (mask_figure(judged, registered),)
         case TierMaskEvidence(configuration=judged, group=number, marked=marked):
-            of = next(each for each in judged.looked_up if number in each.group_ids)
+            shown = judged.in_blocks if evidence.mask == LOAD else judged
+            of = next(each for each in shown.looked_up if number in each.group_ids)
             return (tier_mask_figure(of, evidence.mask, evidence.start, evidence.end, marked),)
         case RetentionEvidence(configuration=judged, registered=registered, decisive_hit=hit):
             return (promise_figure(judged, registered, hit),)

@@ -58,6 +58,8 @@ class Code(StrEnum):
     TIER_BLOCK_LEFT_OUT = "tier-block-left-out"
     TIER_BLOCK_UNREACHABLE = "tier-block-unreachable"
     TIER_BLOCK_NOT_LOADED = "tier-block-not-loaded"
+    TIER_HIT_TOO_SHORT = "tier-hit-too-short"
+    TIER_HIT_LACKS_BLOCK = "tier-hit-lacks-block"
     TIER_BLOCK_LOADED_UNREAD = "tier-block-loaded-unread"
 
     HASH_COLLISION = "hash-collision"

@@ -1,6 +1,8 @@
 """The reference as a subject: the checks must find no divergence in it."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
@@ -12,7 +14,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.managers import Manager
-from hitproof.conformance.subject.tiers import TierMasks
+from hitproof.conformance.subject.tiers import Load, TierMasks, TierPlays
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.fine import find_longest_fine_hit
 from hitproof.reference.hashing import block_hashes_of_size
@@ -21,6 +23,7 @@ from hitproof.reference.policies import Policies
 from hitproof.reference.scan import Scan
 from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
 from hitproof.reference.tier import Tier
+from hitproof.spec.hits import required_run
 from hitproof.spec.mask import in_mask, in_stored_mask, is_due
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
@@ -95,10 +98,16 @@ class ReferenceConnectorLookup(ReferenceCommonLookup):
 class ReferenceTierLookup(ReferenceCommonLookup):
     """The reference's lookup in a tier, whose pool is what is stored."""
 
-    def __init__(self, layout: Layout, policy: LookaheadHorizon) -> None:
+    def __init__(self, layout: Layout, policy: LookaheadHorizon, local: int = 0) -> None:
         super().__init__(layout, policy)
         self._tier = Tier(layout.shared, layout.alignment, layout.hash_block_size)
         self._spec_groups = self._tier.shared
+        self._local = local
+        # What is local is as good as stored.
+        for each, keys in zip(layout.looked_up, self.keys, strict=True):
+            resumed = replace(each.shape, lookahead=0)
+            run = required_run(resumed, local // each.group.block_size) if local else ()
+            self._tier.stored |= {(number, keys[b]) for b in run for number in each.group_ids}
 
     @property
     def inputs(self) -> Sequence[object]:
@@ -108,7 +117,8 @@ class ReferenceTierLookup(ReferenceCommonLookup):
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""
         _, _, hashes, cap, horizon = self._arguments(max_length)
-        return LookupAnswer(self._tier.find_longest_hit(hashes, cap, horizon, pool), ())
+        hit = self._tier.find_longest_hit(hashes, cap, horizon, pool)
+        return LookupAnswer(max(hit, self._local), ())
 
 
 class ReferenceTierMasks:
@@ -129,6 +139,42 @@ class ReferenceTierMasks:
     def loaded(self, hit: int) -> Sequence[Sequence[bool] | None]:
         """See `conformance.subject.tiers.TierMasks`."""
         return self._tier.load_mask(hit, self._nothing)
+
+
+class ReferenceTierPlays:
+    """Requests that are stored in the reference's tier of chunks, and loaded from it.
+
+    Local are the whole blocks of what was served last. States are kept at the end of every block.
+    """
+
+    def __init__(self, layout: Layout, num_tokens: int) -> None:
+        self._layout, self._num_tokens = layout, num_tokens
+        self._tier = Tier(layout.shared, layout.alignment, layout.hash_block_size)
+
+    def stored(self, ends: Sequence[int]) -> Sequence[Set[int] | None]:
+        """See `conformance.subject.tiers.TierPlays`."""
+        kept: list[set[int]] = [set() for _ in self._layout.groups]
+        for start, end in pairwise((0, *ends)):
+            masks = self._tier.store_mask(start, end)
+            for group, chunks, mask in zip(self._layout.shared, kept, masks, strict=True):
+                first = start // group.block_size
+                chunks |= {first + place for place, each in enumerate(mask) if each}
+        pairs = zip(self._layout.groups, kept, strict=True)
+        return [chunks if group.prefix_cacheable else None for group, chunks in pairs]
+
+    def loaded(self, local: int, length: int) -> Load | None:
+        """See `conformance.subject.tiers.TierPlays`."""
+        align = self._layout.alignment
+        # The longest was stored whole, so that a hit may end before its last lookahead block.
+        ahead = self._layout.lookahead_tokens
+        hit = min(length, self._num_tokens - ahead) // align * align
+        if hit <= local:
+            return None
+        engine = self._layout.in_blocks
+        tier = Tier(engine.shared, engine.alignment, engine.hash_block_size)
+        here = [range(local // group.block_size) for group in engine.groups]
+        masks = tier.load_mask(hit, here)
+        return Load(local, hit, [{n for n, each in enumerate(mask) if each} for mask in masks])
 
 
 class ReferenceFineLookup:
@@ -171,13 +217,19 @@ class ReferenceSubject:
         """The reference's lookup for connectors."""
         return ReferenceConnectorLookup(layout, self.lookahead_horizon)
 
-    def tier_lookup(self, layout: Layout) -> Lookup:
+    def tier_lookup(self, layout: Layout, local: int = 0) -> Lookup:
         """The lookup of the reference's tier."""
+        if layout.blocks_per_chunk:
+            return ReferenceTierLookup(layout, LookaheadHorizon.HASHED, local)
         return ReferenceTierLookup(layout, self.lookahead_horizon)
 
     def tier_masks(self, layout: Layout) -> TierMasks:
         """The masks of the reference's tier."""
         return ReferenceTierMasks(layout)
+
+    def tier_plays(self, layout: Layout, num_tokens: int) -> TierPlays:
+        """Requests in the reference's tier of chunks."""
+        return ReferenceTierPlays(layout, num_tokens)
 
     def registered(
         self, configuration: Configuration, chunks: Sequence[int], alone: bool = False

@@ -20,10 +20,12 @@ from zlib import crc32
 from hitproof.conformance.scope.configurations import Configuration, LookedUp, has_possible_chunks
 from hitproof.conformance.scope.models import MODELS, Model, cut
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.conformance.words import kinds_of
+from hitproof.conformance.words import in_blocks, kinds_of
 from hitproof.spec.attention import tail_blocks
 from hitproof.spec.groups import Group, GroupKind, alignment, geometry, share_eagle
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+
+_CHUNK = "blocks_per_chunk"
 
 
 @total_ordering
@@ -38,6 +40,10 @@ class Layout:
         hash_block_size: tokens that one block hash covers; divides every block size.
         model: the real model whose layout this is, or "" in the grid.
         variant: see `conformance.scope.configurations.Configuration`.
+        blocks_per_chunk: blocks that an offloading tier keeps together; 0 where none is judged.
+            What is looked up are chunks then, each of which counts as a block, and each group is
+            looked up by itself: groups that are alike need not drop a block alike, and with no
+            group flagged none does.
     """
 
     groups: tuple[Group, ...]
@@ -46,6 +52,7 @@ class Layout:
     hash_block_size: int
     model: str = field(default="", compare=False)
     variant: int = field(default=0, compare=False)
+    blocks_per_chunk: int = 0
 
     def __lt__(self, other: "Layout") -> bool:
         return self._size < other._size
@@ -53,7 +60,8 @@ class Layout:
     @property
     def _size(self) -> tuple[Any, ...]:
         sizes = sum(group.block_size + (group.window or 0) for group in self.groups)
-        return len(self.groups), self.num_tokens, sizes, self.groups, self.use_eagle
+        chunk = self.blocks_per_chunk
+        return len(self.groups), chunk, self.num_tokens, sizes, self.groups, self.use_eagle
 
     @property
     def bound_in_words(self) -> str:
@@ -63,7 +71,17 @@ class Layout:
     @cached_property
     def shared(self) -> tuple[Group, ...]:
         """The groups as lookup treats them: see `spec.groups.share_eagle`."""
-        return share_eagle(self.groups, self.use_eagle)
+        if not self.blocks_per_chunk:
+            return share_eagle(self.groups, self.use_eagle)
+        return tuple(
+            replace(group, block_size=group.block_size * self.blocks_per_chunk)
+            for group in self.groups
+        )
+
+    @cached_property
+    def in_blocks(self) -> "Layout":
+        """The same without chunks."""
+        return replace(self, blocks_per_chunk=0)
 
     @property
     def prefill_lookahead(self) -> int:
@@ -73,7 +91,7 @@ class Layout:
     @cached_property
     def alignment(self) -> int:
         """A in tokens."""
-        return alignment(self.groups)
+        return alignment(self.shared)
 
     @cached_property
     def looked_up(self) -> tuple[LookedUp, ...]:
@@ -91,7 +109,7 @@ class Layout:
         """Cap and lookahead horizon, in tokens, of a request of ``max_length`` + 1 tokens."""
         num_tokens = max_length + 1
         hashed = num_tokens // self.hash_block_size * self.hash_block_size
-        alone = len(self.groups) == 1
+        alone = len(self.groups) == 1 and not self.blocks_per_chunk
         limit = horizon(LookaheadHorizon.CAPPED if alone else policy, num_tokens)
         return max_length, min(limit, hashed)
 
@@ -100,8 +118,14 @@ class Layout:
         """How many tokens the lookups may serve: all but the last of each request's.
 
         In the grid, requests of every length down to one token; for a real model, those that end
-        on the last boundary, one token past it, and one block past it.
+        on the last boundary, one token past it, and one block past it; of chunks, those that end on
+        a boundary or the smallest chunk after it, and one token past these.
         """
+        if self.blocks_per_chunk:
+            least = min(each.group.block_size for each in self.looked_up)
+            ends = range(self.alignment, self.num_tokens + 1, self.alignment)
+            lengths = {end + more for end in ends for more in (0, 1, least, least + 1)}
+            return sorted(length - 1 for length in lengths if length <= self.num_tokens)
         if not self.model:
             return list(range(self.num_tokens))
         size = max(group.block_size for group in self.groups)
@@ -132,9 +156,11 @@ class Layout:
         groups = "; ".join(
             f"{number}: {_words(group, self.use_eagle)}" for number, group in enumerate(self.groups)
         )
+        chunk = self.blocks_per_chunk
         return (
             f"{self.model + ': ' if self.model else ''}groups {groups}; alignment "
             f"{self.alignment}, EAGLE {'on' if self.use_eagle else 'off'}"
+            f"{f', offloaded in chunks of {in_blocks(chunk)}' if chunk else ''}"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -161,6 +187,7 @@ class Layout:
             "hash_block_size": self.hash_block_size,
             "model": self.model,
             **({"variant": self.variant} if self.variant else {}),
+            **({_CHUNK: self.blocks_per_chunk} if self.blocks_per_chunk else {}),
         }
 
     @staticmethod
@@ -184,6 +211,7 @@ class Layout:
             hash_block_size=data["hash_block_size"],
             model=data["model"],
             variant=data.get("variant", 0),
+            blocks_per_chunk=data.get(_CHUNK, 0),
         )
 
 
@@ -324,6 +352,57 @@ def _of_hash_units(profile: Profile) -> Iterator[Layout]:
             layout = Layout(groups, num_tokens + 1, use_eagle, hash_unit(groups))
             if is_possible(layout):
                 yield layout
+
+
+_TWO_MODULES = replace(_full(4), prefill_lookahead=2), replace(_sliding(2, 4), prefill_lookahead=2)
+_OFFLOADED = {
+    Profile.QUICK: (
+        (1, 8, (_full(2),)),
+        (2, 16, (_full(2),)),
+        (1, 20, (_full(8), _sliding(2, 4))),
+        (2, 20, (_full(4), _sliding(1, 4))),
+        (1, 16, (_full(4), _mamba(4))),
+    ),
+    Profile.DEFAULT: (
+        (1, 16, (_full(4), _sliding(2, 3))),
+        (1, 16, (_full(4), _sliding(2, 4))),
+        (1, 16, (_full(2), _sliding(4, 4))),
+        (1, 16, (_full(2), _full(4))),
+        (1, 8, (_sliding(2, 2), _sliding(2, 4))),
+        (1, 8, (_full(2), _sliding(2, 6), _mamba(2))),
+        (1, 8, (_full(2), _sliding(2, 4), _full(2))),
+        (1, 8, (_full(2), _chunked(2, 4))),
+        (1, 16, _TWO_MODULES),
+        (2, 32, (_full(4), _mamba(4))),
+        (2, 24, (_full(2), _sliding(2, 6), _full(4))),
+        (4, 16, (_full(1), _sliding(1, 6))),
+    ),
+}
+"""Layouts whose blocks are offloaded, with the blocks of a chunk and the bound in tokens.
+
+Blocks of 1 token and windows of whole chunks and one token more are few: there a lookup of vLLM
+asks for a chunk more than attention reads (BUGS), which would show everywhere.
+"""
+
+
+def offloaded(profile: Profile) -> Iterator[Layout]:
+    """Layouts whose blocks a tier of chunks keeps, which nothing else is judged on.
+
+    With EAGLE as in the grid; in about half of those of several groups full attention comes last.
+    """
+    listed = _OFFLOADED[Profile.QUICK]
+    if profile is not Profile.QUICK:
+        listed += _OFFLOADED[Profile.DEFAULT]
+    for chunk, tokens, plain in listed:
+        for groups, use_eagle in _flagged(plain):
+            several = max(group.prefill_lookahead for group in groups) > 1
+            cut_short = use_eagle and any(group.chunk for group in groups)
+            flagged = any(group.eagle for group in groups)
+            if cut_short or (several and not flagged):
+                continue  # vLLM has no such engine, or nothing new to judge there
+            layout = Layout(groups, tokens, use_eagle, hash_unit(groups), blocks_per_chunk=chunk)
+            if is_possible(layout):
+                yield _in_some_order(layout)
 
 
 _LONGEST_RUN = 8

@@ -35,5 +35,5 @@ class Subject(
 
         ``entry`` is "lookup" or "mask" and a kind of group, "lookup" and "several" or "connector",
         "block_pool", "block_hash" or "admission"; "lookup", "stored", "asked" or "loaded" and
-        "tier".
+        "tier", or but for "asked" and "offloading".
         """

@@ -1,7 +1,7 @@
 """The checks of tiers, on the reference and on wrong tiers."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -25,13 +25,14 @@ from hitproof.conformance.reference.subject import (
     ReferenceSubject,
     ReferenceTierLookup,
     ReferenceTierMasks,
+    ReferenceTierPlays,
 )
 from hitproof.conformance.reproduce.attempts import OutOfReach, Rules, attempts
-from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.scope.layouts import Layout, layouts, offloaded
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
-from hitproof.conformance.subject.tiers import TierMasks
+from hitproof.conformance.subject.tiers import Load, TierMasks, TierPlays
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -56,8 +57,8 @@ or 0 and the length."""
 class Telling(ReferenceTierLookup):
     """A lookup that answers something else."""
 
-    def __init__(self, layout: Layout, told: Told) -> None:
-        super().__init__(layout, LookaheadHorizon.HASHED)
+    def __init__(self, layout: Layout, told: Told, local: int) -> None:
+        super().__init__(layout, LookaheadHorizon.HASHED, local)
         self._told = told
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
@@ -95,8 +96,10 @@ class WrongTier(ReferenceSubject):
         self._told = told
         self._marked = marked
 
-    def tier_lookup(self, layout: Layout) -> Lookup:
-        return Telling(layout, self._told) if self._told else super().tier_lookup(layout)
+    def tier_lookup(self, layout: Layout, local: int = 0) -> Lookup:
+        if self._told is None:
+            return super().tier_lookup(layout, local)
+        return Telling(layout, self._told, local)
 
     def tier_masks(self, layout: Layout) -> TierMasks:
         return Marking(layout, self._marked)
@@ -216,7 +219,63 @@ def mask_raises(_: Layout, __: int, end: int, right: Masks) -> Masks:
     return right
 
 
-Wrong = tuple[WrongTier, str, Code]
+def in_chunks(change: Callable[[LookupAnswer], LookupAnswer]) -> Told:
+    """Lookups that are wrong in a tier of chunks only."""
+    return lambda layout, _, __, right: change(right) if layout.blocks_per_chunk else right
+
+
+def longer(right: LookupAnswer) -> LookupAnswer:
+    return replace(right, hit_length=right.hit_length + 4)
+
+
+def shorter(right: LookupAnswer) -> LookupAnswer:
+    return replace(right, hit_length=right.hit_length // 8 * 8)
+
+
+class Playing(ReferenceTierPlays):
+    """Requests of which something else is stored, or loaded."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        num_tokens: int,
+        stores: Callable[[set[int]], set[int]],
+        loads: Callable[[set[int]], set[int]],
+    ) -> None:
+        super().__init__(layout, num_tokens)
+        self._stores, self._loads = stores, loads
+
+    def stored(self, ends: Sequence[int]) -> Sequence[Set[int] | None]:
+        return [None if each is None else self._stores({*each}) for each in super().stored(ends)]
+
+    def loaded(self, local: int, length: int) -> Load | None:
+        right = super().loaded(local, length)
+        if right is None:
+            return None
+        return replace(right, blocks=[self._loads({*each}) for each in right.blocks])
+
+
+class WrongChunks(ReferenceSubject):
+    """The reference with a tier of chunks that is wrong in some way."""
+
+    def __init__(
+        self,
+        stores: Callable[[set[int]], set[int]] = set,
+        loads: Callable[[set[int]], set[int]] = set,
+    ) -> None:
+        super().__init__()
+        self._stores, self._loads = stores, loads
+
+    def tier_plays(self, layout: Layout, num_tokens: int) -> TierPlays:
+        return Playing(layout, num_tokens, self._stores, self._loads)
+
+
+def raises(blocks: set[int]) -> set[int]:
+    assert len(blocks) < 2, "made to fail"
+    return blocks
+
+
+Wrong = tuple[ReferenceSubject, str, Code]
 
 LOOKUPS: dict[str, Wrong] = {
     "ignores drafts": (WrongTier(ignores_drafts), LONGEST, Code.GROUP_LACKS_BLOCK),
@@ -300,11 +359,33 @@ MASKS: dict[str, Wrong] = {
     ),
     "loading raises": (WrongTier(load=mask_raises), LOADS, Code.RAISES_EXCEPTION),
 }
-TIERS_BROKEN = LOOKUPS | MASKS
+CHUNKS: dict[str, Wrong] = {
+    "serves a chunk more": (WrongTier(in_chunks(longer)), LONGEST, Code.TIER_HIT_LACKS_BLOCK),
+    "serves a chunk less": (WrongTier(in_chunks(shorter)), LONGEST, Code.TIER_HIT_TOO_SHORT),
+    "the last chunk is never stored": (
+        WrongChunks(stores=lambda chunks: chunks - {max(chunks, default=0)}),
+        KEPT,
+        Code.TIER_BLOCK_LEFT_OUT,
+    ),
+    "the last block is not loaded": (
+        WrongChunks(loads=lambda blocks: blocks - {max(blocks, default=0)}),
+        LOADS,
+        Code.TIER_BLOCK_NOT_LOADED,
+    ),
+    "a block past the hit is loaded": (
+        WrongChunks(loads=lambda blocks: blocks | {max(blocks, default=0) + 1}),
+        LOADS,
+        Code.TIER_BLOCK_LOADED_UNREAD,
+    ),
+    "storing chunks raises": (WrongChunks(stores=raises), KEPT, Code.RAISES_EXCEPTION),
+    "loading chunks raises": (WrongChunks(loads=raises), LOADS, Code.RAISES_EXCEPTION),
+}
+TIERS_BROKEN = LOOKUPS | MASKS | CHUNKS
 
 
 def judged(claim: str) -> list[Layout]:
-    return [layout for layout in layouts(Profile.QUICK) if is_about(claim, layout)]
+    every = *layouts(Profile.QUICK), *offloaded(Profile.QUICK)
+    return [layout for layout in every if is_about(claim, layout)]
 
 
 @pytest.mark.long(keep=1)
@@ -322,6 +403,8 @@ def test_the_reference_conforms(claim: str) -> None:
 def test_each_wrong_tier_is_found_shrunk_shown_and_told(name: str) -> None:
     subject, claim, code = TIERS_BROKEN[name]
     for layout in judged(claim):
+        if bool(layout.blocks_per_chunk) != (name in CHUNKS):
+            continue
         result = CHECKS[claim](subject, layout)
         found = smallest(result.evidence)
         if code not in {key.code for key in found if key.claim == claim}:

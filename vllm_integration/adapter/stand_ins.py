@@ -37,6 +37,10 @@ class ModelFacts:
         self.max_model_len = max_model_len
         self.original_max_model_len = max_model_len
 
+    def get_total_num_kv_heads(self) -> int:
+        """As many as the specs of groups have (`adapter.groups`)."""
+        return 1
+
     def __getattr__(self, name: str) -> bool:
         if name.startswith(
             ("is_", "uses_", "use_", "supports_", "has_", "requires_", "return_", "enable_")

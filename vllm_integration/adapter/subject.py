@@ -47,11 +47,20 @@ from hitproof.vllm_integration.adapter.inspection import (
 )
 from hitproof.vllm_integration.adapter.lookups import VllmCommonLookup, VllmLookup, group_lookup
 from hitproof.vllm_integration.adapter.managers import VllmManager, VllmManagers
+from hitproof.vllm_integration.adapter.offloading import (
+    OFFLOADING_ENTRIES,
+    Offloading,
+    VllmOffloadLookup,
+    VllmOffloadPlays,
+    offloading_class,
+)
 from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.producer import Producer
 from hitproof.vllm_integration.adapter.reads import Reads
+from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.adapter.tiers import (
     ENTRIES,
+    TIERS,
     VllmTierLookup,
     VllmTierMasks,
     coordinator_class,
@@ -102,15 +111,33 @@ class VllmSubject:
         self._parts.vary(layout)
         return VllmConnectorLookup(self._parts, layout, *self._hashes_and_keys(layout))
 
-    def tier_lookup(self, layout: Layout) -> Lookup:
-        """The real ``find_longest_cache_hit`` of the Mooncake store's coordinator."""
+    def tier_lookup(self, layout: Layout, local: int = 0) -> Lookup:
+        """The real lookup of the offloading scheduler, or the Mooncake store's coordinator."""
         self._vary_tier(layout)
+        if layout.blocks_per_chunk:
+            offloading = self._offloading(layout, layout.num_tokens)
+            return VllmOffloadLookup(offloading, self._parts, layout, local)
         return VllmTierLookup(self._parts, layout, *self._hashes_and_keys(layout))
 
     def tier_masks(self, layout: Layout) -> VllmTierMasks:
         """The real masks of the Mooncake store's coordinator."""
         self._vary_tier(layout)
         return VllmTierMasks(self._parts, layout)
+
+    def tier_plays(self, layout: Layout, num_tokens: int) -> VllmOffloadPlays:
+        """The real scheduler with the offloading connector."""
+        self._vary_tier(layout)
+        self._parts.vary(None)  # other requests end later
+        offloading = self._offloading(layout, num_tokens + layout.prefill_lookahead)
+        return VllmOffloadPlays(offloading, self._parts, layout, num_tokens)
+
+    def _offloading(self, layout: Layout, num_tokens: int) -> Offloading:
+        self._parts.needs(TIERS)
+        return Offloading(self._parts, self._schedulers, layout, num_tokens)
+
+    @cached_property
+    def _schedulers(self) -> VllmSchedulers:
+        return VllmSchedulers()
 
     def _vary_tier(self, layout: Layout) -> None:
         if layout.prefill_lookahead > 1 and not self._producer.looks_ahead:
@@ -388,6 +415,8 @@ class VllmSubject:
         if entry == "admission":
             return attribute(self._parts.whole.KVCacheManager, "allocate_slots")
         what, kind = entry.split()
+        if kind == "offloading":
+            return attribute(offloading_class(), OFFLOADING_ENTRIES[what])
         if kind == "tier":
             return attribute(coordinator_class(self._parts), ENTRIES[what])
         if kind == "connector":

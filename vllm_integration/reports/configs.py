@@ -8,7 +8,7 @@ from rich.markup import escape
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.coverage import PROPERTIES, missing, pairs
 from hitproof.conformance.scope.grid import configurations
-from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.scope.layouts import Layout, layouts, offloaded
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
@@ -33,13 +33,13 @@ def configs_json(profile: Profile) -> dict[str, Any]:
             for model in MODELS
         ],
         "groups": [_judged(each) for each in configurations(profile) if not each.model],
-        "layouts": [_judged(each) for each in layouts(profile) if not each.model],
+        "layouts": [_judged(each) for each in _several(profile) if not each.model],
     }
 
 
 def print_configs(profile: Profile, console: Console) -> None:
     """What a profile covers, a line each."""
-    one_group, several = configurations(profile), layouts(profile)
+    one_group, several = configurations(profile), _several(profile)
     _print_list("one group", [each for each in one_group if not each.model], console)
     _print_list("layouts", [each for each in several if not each.model], console)
     for model in MODELS:
@@ -57,7 +57,11 @@ def print_configs(profile: Profile, console: Console) -> None:
 
 
 def _every(profile: Profile) -> list[Configuration | Layout]:
-    return [*configurations(profile), *layouts(profile)]
+    return [*configurations(profile), *_several(profile)]
+
+
+def _several(profile: Profile) -> list[Layout]:
+    return [*layouts(profile), *offloaded(profile)]
 
 
 def _print_list(title: str, judged: list[Any], console: Console) -> None:

@@ -311,10 +311,11 @@ PARTS = (
 
 @pytest.mark.long
 @pytest.mark.release
-@pytest.mark.parametrize("part", PARTS)
-def test_each_fault_of_a_part_is_found(part: str) -> None:
+@pytest.mark.parametrize("words", [*(("broken_parts", part) for part in PARTS), ("broken_tiers",)])
+def test_each_fault_of_a_part_is_found(words: tuple[str, ...]) -> None:
+    module, *more = words
     ended = subprocess.run(
-        [os.environ[PYTHON], "-m", "hitproof.vllm_integration.tests.broken_parts", part],
+        [os.environ[PYTHON], "-m", f"hitproof.vllm_integration.tests.{module}", *more],
         capture_output=True,
         text=True,
         check=False,
