@@ -1,8 +1,7 @@
 """What a check says of the release with some fixes: what is gone, what is left, and what is new."""
 
-import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,8 +76,13 @@ def near(fixes: Sequence[Fix]) -> Wanted:
 
     A check of these alone takes a tenth of the time; all claims are judged there.
     """
-    places = dict.fromkeys(entry.configuration for fix in fixes for entry in fix.entries)
-    names = (each.name if isinstance(each, Play) else json.dumps(each.as_json()) for each in places)
+    return places([entry for fix in fixes for entry in fix.entries])
+
+
+def places(entries: Iterable[Entry]) -> Wanted:
+    """The configurations and histories of entries of the ledger."""
+    found = dict.fromkeys(entry.configuration for entry in entries)
+    names = (each.name if isinstance(each, Play) else each.describe() for each in found)
     return Wanted(Selection(configurations=tuple(names)))
 
 
