@@ -403,8 +403,6 @@ class _Player:
 
     def _count_lookups(self, plan: Plan) -> None:
         """Count the lookups that have led to an admission, or to a load that is waited for."""
-        if not self._engine.enable_prefix_caching:
-            return  # nothing is looked up
         loads = plan.transfers.loads if plan.transfers is not None else {}
         found = {each.request: self._hit(each) for each in plan.scheduled if each.whole}
         for name in self._looked_up & found.keys():
@@ -417,8 +415,9 @@ class _Player:
             if self._skips(name):
                 continue
             kind, tokens = "" if life.hit is None else "preempted_", tokens + len(life.delivered)
-            for what, number in (("requests", 1), ("queries", tokens), ("hits", hit)):
-                self._counted[kind + what] += number
+            if self._engine.enable_prefix_caching:
+                for what, number in (("requests", 1), ("queries", tokens), ("hits", hit)):
+                    self._counted[kind + what] += number
             load = loads.get(name)
             given = 0 if load is None else load.end - load.start
             for what, number in (("requests", 1), ("queries", tokens - hit), ("hits", given)):

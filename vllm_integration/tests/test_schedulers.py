@@ -105,6 +105,8 @@ def test_ranks_pauses_and_engines_without_prefix_caching_are_served(release: str
     uncached = played(release, replace(ATTENTION, enable_prefix_caching=False))
     assert not defects(uncached)
     assert [life["hit"] for life in uncached.lives.values()] == [0, 0, 0]
+    asked = replace(ATTENTION, enable_prefix_caching=False, connector=Connector())
+    assert not defects(played(release, asked))
     history = SchedulerHistory(ATTENTION, REQUESTS, (Pause(1, 3), Pause(8, 2, True)))
     paused = played_history(release, history)
     assert not defects(paused)
