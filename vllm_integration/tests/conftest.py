@@ -32,8 +32,10 @@ from hitproof.vllm_integration.tests.forkserver import COMMAND, INTERPRETER, PYT
 CORE = "vllm/v1/core/"
 MANAGERS = f"{CORE}single_type_kv_cache_manager.py"
 TIER = "vllm/distributed/kv_transfer/kv_connector/v1/mooncake/store/coordinator.py"
+OFFLOADING = "vllm/distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py"
 EDITED = (
     TIER,
+    OFFLOADING,
     *(
         f"{CORE}{module}.py"
         for module in (

@@ -14,6 +14,7 @@ from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.gate.policies import expected_value
 from hitproof.vllm_integration.tests.conftest import (
+    OFFLOADING,
     TIER,
     Check,
     Copy,
@@ -149,8 +150,11 @@ def test_tiers_are_judged_from_0_22_1_on(
     for each in report["known_divergences"]:
         path, line = each["source"].split(":")
         text = (release(version) / path).read_text().splitlines()[int(line) - 1]
-        assert path == TIER
-        assert re.search(r"def (store|lookup|load)_mask|def find_longest_cache_hit\b", text)
+        entries = {
+            TIER: r"def (store|lookup|load)_mask|def find_longest_cache_hit\b",
+            OFFLOADING: "def (get_num_new_matched_tokens|build_connector_meta|update_state_after)",
+        }
+        assert re.search(entries[path], text)
 
 
 @pytest.mark.long
