@@ -102,7 +102,7 @@ def _prompts(length: int) -> Iterator[Prompt]:
 
 def _mixed(length: int) -> Iterator[Prompt]:
     """Prompts of which one token comes as an embedding, and another is odd or none is."""
-    for place, value in product(range(length), (1, 2)):
+    for place, value in product(range(length), (0, 1, 2)):
         embeddings = tuple(value * (at == place) for at in range(length))
         is_token_ids = tuple(at != place for at in range(length))
         for other in range(length + 1):

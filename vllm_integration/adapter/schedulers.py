@@ -128,7 +128,8 @@ class VllmSchedulers:
         """The history without what this release does not have."""
         deployment = history.deployment
         if deployment.host is not None and not has_host_pools():
-            return replace(history, deployment=replace(deployment, host=None), requests={})
+            plain = replace(deployment, host=None)
+            return self.possible(replace(history, deployment=plain, requests={}))
         offloading = deployment.connector is not None and deployment.connector.offloads
         if offloading and not transfers.offloads():
             plain = replace(deployment, connector=None)
@@ -170,6 +171,8 @@ class VllmSchedulers:
         if deployment.connector is not None:
             groups = transfers.connectable(groups)
         changes["groups"] = groups
+        if len(groups) < len(deployment.groups):
+            changes["precisions"] = ()
         if ALIGNMENT not in parameters_of(attribute(self.interface, "FullAttentionSpec")):
             changes["layers"] = tuple(replace(each, alignment=1) for each in deployment.layers)
         if deployment.layers and not (self._plans or _are_plain(deployment)):
