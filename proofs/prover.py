@@ -15,6 +15,7 @@ Limits are resource counts of the solvers, the same on every machine.
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 
@@ -23,7 +24,7 @@ import z3
 from hitproof.proofs.errors import ReplayError
 from hitproof.proofs.interpretation import Bounded, Model, Replay, Z3Interpretation, bare
 from hitproof.proofs.lemmas import LEMMAS
-from hitproof.proofs.obligation import Obligation, State, Theorem, refutation, slips
+from hitproof.proofs.obligation import Mutant, Obligation, State, Theorem, refutation, slips
 from hitproof.proofs.second_solver import Opinion, available, obligation_query, opinion
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.proofs.watching import watched
@@ -247,27 +248,43 @@ def _judge(
     replay(obligation.state, premises, broken=False)
     refuted: dict[str, Model] = {}
     result = replace(result, premises=premises, mutants=refuted)
-    if not obligation.mutants:
-        solver.resource_limit //= 10  # one slip is enough, so none is waited for
-    for mutant in obligation.mutants or slips(obligation.state):
-        model, reason = solver.small_model(mutant.state, broken=True)
-        if model is not None:
-            try:
-                replay(mutant.state, model, broken=True)
-            except IndexError as error:
-                if obligation.mutants:
-                    raise ReplayError(f"{mutant.name} is about a group that is none") from error
-                continue
-            if solver.proves(mutant.state, obligation.interpretation)[0]:
-                raise ReplayError(f"{result.obligation} proves its mutant {mutant.name} too")
-            refuted[mutant.name] = model
-            if not obligation.mutants:
-                break
-        elif obligation.mutants:
+    for mutant in obligation.mutants:
+        try:
+            model, reason = _refutes(mutant, obligation, solver)
+        except IndexError as error:
+            raise ReplayError(f"{mutant.name} is about a group that is none") from error
+        if model is None:
             return replace(result, detail=f"its mutant {mutant.name} is not refuted: {reason}")
+        refuted[mutant.name] = model
+    if not obligation.mutants:
+        refuted.update(_refuted_slip(obligation, solver))
     if not refuted:
         return replace(result, detail="none of its slips is refuted, so it may be unable to fail")
     return replace(result, status=Status.PROVED)
+
+
+def _refutes(mutant: Mutant, obligation: Obligation, solver: Solver) -> tuple[Model | None, str]:
+    """A small model that refutes a mutant, or the reason why there is none.
+
+    Raises IndexError where it is about a group that there is not.
+    """
+    model, reason = solver.small_model(mutant.state, broken=True)
+    if model is not None:
+        replay(mutant.state, model, broken=True)
+        if solver.proves(mutant.state, obligation.interpretation)[0]:
+            raise ReplayError(f"{obligation.name} proves its mutant {mutant.name} too")
+    return model, reason
+
+
+def _refuted_slip(obligation: Obligation, solver: Solver) -> dict[str, Model]:
+    """The first of an obligation's slips that a small model refutes, by its name, if any does."""
+    solver.resource_limit //= 10  # one slip is enough, so none is waited for
+    for slip in slips(obligation.state):
+        with suppress(IndexError):
+            model, _ = _refutes(slip, obligation, solver)
+            if model is not None:
+                return {slip.name: model}
+    return {}
 
 
 def prove(

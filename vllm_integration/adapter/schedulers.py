@@ -172,7 +172,7 @@ class VllmSchedulers:
             groups = transfers.connectable(groups)
         changes["groups"] = groups
         if len(groups) < len(deployment.groups):
-            changes["precisions"] = ()
+            changes["precisions"] = ()  # there is one for each group
         if ALIGNMENT not in parameters_of(attribute(self.interface, "FullAttentionSpec")):
             changes["layers"] = tuple(replace(each, alignment=1) for each in deployment.layers)
         if deployment.layers and not (self._plans or _are_plain(deployment)):
