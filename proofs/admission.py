@@ -71,7 +71,7 @@ def _never_again(at: Interpretation, kind: GroupKind) -> Statement:
 
 
 def _holds(at: Interpretation) -> Statement:
-    """A token between is in one of so many blocks from the first on."""
+    """A token between them is in one of that many blocks, counted from the first."""
     first, end, token, block = (at.integer(name) for name in ("first", "end", "token", "block"))
     size, some = _block_size(at)
     from_block = first // size

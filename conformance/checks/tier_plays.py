@@ -138,7 +138,7 @@ def _loaded(plays: TierPlays, layout: Layout, local: int, length: int) -> Case:
 
 
 def _read(layout: Layout, length: int) -> dict[int, Set[int]]:
-    """The blocks of each group that a request reads that goes on after so many tokens."""
+    """The blocks of each group that a request reads when it continues after that many tokens."""
     read = resumed_at(layout.in_blocks, length)
     return {
         group_id: {block for owner, block in read if owner == number}

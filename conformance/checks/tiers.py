@@ -151,7 +151,7 @@ class _ChunkRequest(_TierRequest):
         return longest if longest - self.local >= _least(judged) else self.local
 
     def is_wrong(self, cached: frozenset[Question], answer: Answer) -> bool:
-        """A hit that ends on another token may be longer than the one that is due."""
+        """A hit that ends on another token may be longer than the expected one."""
         hit = None if isinstance(answer, Exception) else self.hit(answer.hit_length)
         return hit is None or not hit.required <= cached or hit.length < self.expected(cached)
 
@@ -196,7 +196,7 @@ def _least(layout: Layout) -> int:
 
 
 def _local(layout: Layout, length: int) -> frozenset[Question]:
-    """The chunks that a request has whole of a local hit of so many tokens."""
+    """The whole chunks that a local hit of that many tokens covers."""
     sizes = [each.group.block_size for each in layout.looked_up]
     read = resumed_at(layout, length)
     return frozenset((n, chunk) for n, chunk in read if (chunk + 1) * sizes[n] <= length)
@@ -274,7 +274,7 @@ def _judged(
     end: int,
     ask: Callable[[], Sequence[Sequence[bool] | None]],
 ) -> Case:
-    """Compare the mask of each group with the blocks that are due and those that are optional."""
+    """Compare the mask of each group with its required and its optional blocks."""
     try:
         masks = ask()
     except Predates:
