@@ -1,7 +1,6 @@
 """``hitproof branches``."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -9,10 +8,6 @@ from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER, NOT_RUN
 from hitproof.vllm_integration.commands.options import (
     Format,
-    Output,
-    Quick,
-    Thorough,
-    Verbose,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -36,37 +31,16 @@ from hitproof.vllm_integration.verdict import Verdict
 
 
 def branches(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TARGET]...",
-            help="Targets to measure, named as in `hitproof check`. [default: show the recorded "
-            "figures]",
-            show_default=False,
-        ),
-    ] = None,
-    quick: Quick = False,
-    thorough: Thorough = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Record the share, for `hitproof check`.")
-    ] = False,
-    distil: Annotated[
-        Path | None,
-        typer.Option(
-            "--distil",
-            metavar="FILE",
-            help="Reduce --histories generated histories to a few that run the same branches and "
-            "show the same findings, and write these to FILE (JSON lines).",
-            show_default=False,
-        ),
-    ] = None,
-    histories: Annotated[
-        int, typer.Option("--histories", min=0, help="Number of histories to try for --distil.")
-    ] = 6000,
-    seed: Annotated[str, typer.Option("--seed", help="Seed of the generated histories.")] = "2",
-    output: Output = Format.TEXT,
+    targets: list[str] | None = None,
+    quick: bool = False,
+    thorough: bool = False,
+    record: bool = False,
+    distil: Path | None = None,
+    histories: int = 6000,
+    seed: str = "2",
+    output: Format = Format.TEXT,
     limits: Limits = Limits(timeout=120.0),
-    verbose: Verbose = False,
+    verbose: bool = False,
 ) -> None:
     """Measure which branches of vLLM's managers run while `hitproof check` judges something.
 

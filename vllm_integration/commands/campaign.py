@@ -18,11 +18,7 @@ from hitproof.vllm_integration.campaign.serving import Setting
 from hitproof.vllm_integration.campaign.store import MERGED, Store, StoreError
 from hitproof.vllm_integration.commands.options import (
     Format,
-    Html,
     OneWorker,
-    Output,
-    Quick,
-    Thorough,
 )
 from hitproof.vllm_integration.commands.report import wanted_report, write_report
 from hitproof.vllm_integration.commands.running import (
@@ -44,65 +40,20 @@ What = StrEnum("What", [(name, name) for name in KINDS])  # type: ignore[misc]
 
 def campaign(
     context: typer.Context,
-    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"What is run: {', '.join(KINDS)}.")],
-    subjects: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SUBJECT...",
-            help="For histories and selftest a target, as for `hitproof check`; for survey "
-            "several, oldest first, or PATH@BASE..HEAD for the commits of a checkout; for simulate "
-            "a sweep file.",
-        ),
-    ],
-    hours: Annotated[
-        float | None,
-        typer.Option("--hours", min=0.0, help="Begin no job after this time.", show_default=False),
-    ] = None,
-    number: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs", min=1, help="Number of jobs, kept ones included.", show_default=False
-        ),
-    ] = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers",
-            min=1,
-            help="Number of processes without --cluster; does not change the result. [default: one "
-            "per core]",
-            show_default=False,
-        ),
-    ] = JOBS,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="ADDRESS",
-            help="Run on the Ray cluster at this address (host:port, or 'auto').",
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Where results are kept, and resumed from. [default: campaign-WHAT]",
-            show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[str, typer.Option("--seed", help="Seed of random histories.")] = "1",
-    family: Annotated[
-        Family, typer.Option("--family", help="Kind of mutants for selftest.")
-    ] = Family.SINGLE_POINT,
-    quick: Quick = False,
-    thorough: Thorough = False,
-    html: Html = None,
-    output: Output = Format.TEXT,
-    seconds: Annotated[
-        float, typer.Option("--limit", min=1.0, help="Time limit for each job, in seconds.")
-    ] = 1800.0,
+    what: Annotated[What, {"kinds": ", ".join(KINDS)}],
+    subjects: list[str],
+    hours: float | None = None,
+    number: int | None = None,
+    workers: int = JOBS,
+    cluster: str | None = None,
+    out: Path | None = None,
+    seed: str = "1",
+    family: Family = Family.SINGLE_POINT,
+    quick: bool = False,
+    thorough: bool = False,
+    html: Path | None = None,
+    output: Format = Format.TEXT,
+    seconds: float = 1800.0,
     limits: OneWorker = Limits(timeout=120.0),
 ) -> None:
     """Run many small jobs on all cores, or on a Ray cluster, and keep each result.

@@ -14,17 +14,7 @@ from hitproof.vllm_integration.bundled import BRANCHES, LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
 from hitproof.vllm_integration.commands.options import (
-    AcceptRead,
     Classes,
-    Html,
-    Ledger,
-    Policy,
-    Pytest,
-    Quick,
-    TargetName,
-    Thorough,
-    Verbose,
-    Write,
 )
 from hitproof.vllm_integration.commands.report import wanted_report, write_report
 from hitproof.vllm_integration.commands.running import (
@@ -74,91 +64,27 @@ class CheckFormat(StrEnum):
 
 def check(
     context: typer.Context,
-    target: TargetName,
-    quick: Quick = False,
-    thorough: Thorough = False,
-    output: Annotated[
-        CheckFormat,
-        typer.Option(
-            "--format",
-            help="The output format: text, JSON, GitHub annotations, SARIF for code scanning, "
-            "JUnit XML for test reporters, or Markdown for a job summary.",
-        ),
-    ] = CheckFormat.TEXT,
-    write: Write = None,
-    ledger: Ledger = LEDGER,
+    target: str,
+    quick: bool = False,
+    thorough: bool = False,
+    output: CheckFormat = CheckFormat.TEXT,
+    write: list[str] | None = None,
+    ledger: Path = LEDGER,
     limits: Limits = Limits(),
-    pytest: Pytest = None,
-    html: Html = None,
-    verbose: Verbose = False,
-    policy: Policy = None,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Judge by the best value of each policy: hits lost to a worse one are findings.",
-        ),
-    ] = False,
-    sarif_known: Annotated[
-        bool,
-        typer.Option(
-            "--sarif-known",
-            help="Include known divergences in SARIF, as suppressed results.",
-        ),
-    ] = False,
-    accept_read: AcceptRead = None,
+    pytest: Path | None = None,
+    html: Path | None = None,
+    verbose: bool = False,
+    policy: list[str] | None = None,
+    strict: bool = False,
+    sarif_known: bool = False,
+    accept_read: list[str] | None = None,
     classes: Classes = Classes(),
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="TARGET",
-            help="Compare known divergences with the footprints of this release or path@ref, which "
-            "is checked first if none are recorded. [default: the target's release, or the "
-            "newest one recorded]",
-            show_default=False,
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="CODE|CLAIM|GLOB",
-            autocompletion=names_from,
-            help="Check only these claims, or the claims that these codes contradict; repeatable. "
-            "A restricted run gives no verdict on the rest.",
-            show_default=False,
-        ),
-    ] = None,
-    configuration: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--configuration",
-            metavar="NAME",
-            help="Check only configurations and histories whose name contains NAME or matches it "
-            "as a glob, or the configuration given as JSON; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    exit_first: Annotated[
-        bool, typer.Option("--exitfirst", "-x", help="Stop at the first new finding.")
-    ] = False,
-    last_failed: Annotated[
-        bool,
-        typer.Option(
-            "--last-failed",
-            help="Run what failed in the last check of this target first, and report what still "
-            "fails, what is fixed and what is new.",
-        ),
-    ] = False,
-    no_cache: Annotated[
-        bool,
-        typer.Option(
-            "--no-cache",
-            envvar="HITPROOF_NO_CACHE",
-            help="Do not store what fails, unless --last-failed is given.",
-        ),
-    ] = False,
+    baseline: str | None = None,
+    only: Annotated[list[str] | None, {"autocompletion": names_from}] = None,
+    configuration: list[str] | None = None,
+    exit_first: bool = False,
+    last_failed: bool = False,
+    no_cache: bool = False,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()

@@ -1,20 +1,14 @@
 """``hitproof configs``."""
 
-from typing import Annotated
-
-import typer
-
-from hitproof.vllm_integration.commands.options import Format, Output
+from hitproof.vllm_integration.commands.options import Format
 from hitproof.vllm_integration.commands.running import show, wanted_profile
 from hitproof.vllm_integration.reports.configs import configs_json, print_configs
 
 
 def configs(
-    quick: Annotated[bool, typer.Option("--quick", help="What `check --quick` covers.")] = False,
-    thorough: Annotated[
-        bool, typer.Option("--thorough", help="What `check --thorough` covers.")
-    ] = False,
-    output: Output = Format.TEXT,
+    quick: bool = False,
+    thorough: bool = False,
+    output: Format = Format.TEXT,
 ) -> None:
     """List what `check` covers: the groups and layouts it generates, and those of real models."""
     profile = wanted_profile(quick, thorough, output)

@@ -2,7 +2,7 @@
 
 import time
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
 
 import typer
 
@@ -11,13 +11,6 @@ from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.options import (
     Classes,
-    Html,
-    Policy,
-    Pytest,
-    Quick,
-    Thorough,
-    Verbose,
-    Write,
 )
 from hitproof.vllm_integration.commands.report import wanted_report, write_report
 from hitproof.vllm_integration.commands.running import (
@@ -58,32 +51,18 @@ class DiffFormat(StrEnum):
 
 def diff(
     context: typer.Context,
-    base: Annotated[
-        str,
-        typer.Argument(
-            help="The target before the change: a release, a checkout, path@ref or 'installed'."
-        ),
-    ],
-    head: Annotated[
-        str, typer.Argument(help="The target after the change, named in the same way.")
-    ],
-    quick: Quick = False,
-    thorough: Thorough = False,
-    output: Annotated[
-        DiffFormat,
-        typer.Option(
-            "--format",
-            help="The output format: text, JSON, Markdown for comments, GitHub annotations, or "
-            "SARIF for code scanning.",
-        ),
-    ] = DiffFormat.TEXT,
-    write: Write = None,
-    pytest: Pytest = None,
-    html: Html = None,
+    base: str,
+    head: str,
+    quick: bool = False,
+    thorough: bool = False,
+    output: DiffFormat = DiffFormat.TEXT,
+    write: list[str] | None = None,
+    pytest: Path | None = None,
+    html: Path | None = None,
     limits: Limits = Limits(),
     classes: Classes = Classes(),
-    policy: Policy = None,
-    verbose: Verbose = False,
+    policy: list[str] | None = None,
+    verbose: bool = False,
 ) -> None:
     """Compare two targets: hits gained, lost or made unsound, crashes, cached blocks.
 

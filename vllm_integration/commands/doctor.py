@@ -8,7 +8,6 @@ import typer
 
 from hitproof.vllm_integration.commands.configuration import is_release
 from hitproof.vllm_integration.commands.options import (
-    Html,
     OneWorker,
 )
 from hitproof.vllm_integration.commands.report import typed, wanted_report, write_report
@@ -57,70 +56,16 @@ def doctor(
     context: typer.Context,
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A config.json, its directory, or a bundled configuration: "
-            f"{', '.join(bundled_models())}. Arguments of `vllm serve` may follow, such as "
-            "--block-size 32; bundled draft models for --speculative-config are "
-            f"{' and '.join(bundled_drafts())}.",
-        ),
+        {"models": ", ".join(bundled_models()), "drafts": " and ".join(bundled_drafts())},
     ],
-    target: Annotated[
-        str,
-        typer.Option(
-            metavar="TARGET",
-            help="A release of vLLM, a path to a checkout, path@ref for a commit of one, or "
-            "'installed'.",
-        ),
-    ] = _NEWEST,
-    also: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--also",
-            metavar="TARGET",
-            help="Also report hits on this release; repeatable. [default: the newest one, if "
-            "--target is older]",
-            show_default=False,
-        ),
-    ] = None,
-    prompt: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--prompt",
-            min=1,
-            metavar="TOKENS",
-            help="Length of a prompt, or of a shared system prompt; repeatable. "
-            f"[default: {', '.join(map(str, _LENGTHS))}]",
-            show_default=False,
-        ),
-    ] = None,
-    answer: Annotated[
-        int, typer.Option("--answer", min=1, metavar="TOKENS", help="Length of answers.")
-    ] = 64,
-    question: Annotated[
-        int,
-        typer.Option(
-            "--question",
-            min=1,
-            metavar="TOKENS",
-            help="Length of the question that a second turn, or a request with a shared system "
-            "prompt, adds.",
-        ),
-    ] = 100,
-    histories: Annotated[
-        Path | None,
-        typer.Option(
-            "--histories",
-            metavar="DIR",
-            help="For each request with a lost hit, write a history for `hitproof replay` to DIR.",
-            show_default=False,
-        ),
-    ] = None,
-    html: Html = None,
-    output: Annotated[
-        DoctorFormat,
-        typer.Option("--format", help="The output format; html is one self-contained page."),
-    ] = DoctorFormat.TEXT,
+    target: str = _NEWEST,
+    also: list[str] | None = None,
+    prompt: Annotated[list[int] | None, {"lengths": ", ".join(map(str, _LENGTHS))}] = None,
+    answer: int = 64,
+    question: int = 100,
+    histories: Path | None = None,
+    html: Path | None = None,
+    output: DoctorFormat = DoctorFormat.TEXT,
     limits: OneWorker = Limits(),
 ) -> None:
     """Estimate prefix-cache hits for a model on a release, and explain misses.

@@ -2,11 +2,10 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from hitproof.vllm_integration.commands.options import Format, Output, TargetName, Verbose
+from hitproof.vllm_integration.commands.options import Format
 from hitproof.vllm_integration.commands.running import announce, fail, failures, show
 from hitproof.vllm_integration.engine.environment import engine_python
 from hitproof.vllm_integration.engine.models import EAGLE_KINDS, Kind
@@ -18,36 +17,15 @@ from hitproof.vllm_integration.verdict import Verdict
 
 
 def engine(
-    target: TargetName,
-    model: Annotated[
-        list[Kind] | None,
-        typer.Option(
-            "--model", help="Layer kinds of the tiny model; repeatable.", show_default="all"
-        ),
-    ] = None,
-    eagle: Annotated[bool, typer.Option("--eagle", help="Draft with an EAGLE head.")] = False,
-    plant: Annotated[
-        Planted | None,
-        typer.Option(
-            "--plant", help="Inject this fault into the managers, which must then diverge."
-        ),
-    ] = None,
-    seed: Annotated[str, typer.Option("--seed", help="Equal seeds give equal workloads.")] = "1",
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            "--record",
-            metavar="DIR",
-            help="Record the engine's calls of its managers to DIR, as histories for replay.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Output = Format.TEXT,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", min=1, help="Time limit for all models together, in seconds."),
-    ] = 900.0,
-    verbose: Verbose = False,
+    target: str,
+    model: list[Kind] | None = None,
+    eagle: bool = False,
+    plant: Planted | None = None,
+    seed: str = "1",
+    record: Path | None = None,
+    output: Format = Format.TEXT,
+    timeout: float = 900.0,
+    verbose: bool = False,
 ) -> None:
     """Run a real engine of vLLM on the CPU, with and without the cache, under the shadow.
 

@@ -25,7 +25,7 @@ from hitproof.conformance.scope.models import MODELS
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, whole_blocks
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import POLICIES
-from hitproof.vllm_integration.commands.options import Format, Output
+from hitproof.vllm_integration.commands.options import Format
 from hitproof.vllm_integration.commands.running import fail, failures, show
 from hitproof.vllm_integration.gate.policies import expected_value
 from hitproof.vllm_integration.reports.codes import (
@@ -50,86 +50,20 @@ _NEWEST = LookaheadHorizon(POLICIES["lookahead_horizon"].eras[-1].value)
 
 
 def explain(
-    finding: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[FINDING]",
-            help="A finding or report from `check --format json`, explained step by step ('-' "
-            "reads stdin); or the code of a divergence, to print its meaning.",
-            show_default=False,
-        ),
-    ] = None,
-    groups: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--group",
-            metavar="KIND,KEY=N...",
-            help="A KV cache group, repeatable: full_attention, sliding_window, chunked_local or "
-            "mamba; then block_size=N, window=N, chunk=N, 'eagle' if it has draft layers, "
-            "'uncached' if it opts out of prefix caching.",
-            show_default=False,
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="The groups of a real model (`hitproof configs`).", show_default=False),
-    ] = None,
-    eagle: Annotated[bool, typer.Option("--eagle", help="Use EAGLE or MTP drafts.")] = False,
-    tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_TOKENS,
-            help="Length of the prompt, in tokens. [default: the shortest that allows the hit]",
-            show_default=False,
-        ),
-    ] = None,
-    hit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_TOKENS,
-            help="The hit to explain, in tokens. [default: the longest]",
-            show_default=False,
-        ),
-    ] = None,
-    cached: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cached",
-            metavar="GROUP=BLOCKS",
-            help="Cached blocks of a group, repeatable: 1=25-31,33; 1=none. [default: the blocks "
-            "that the producer registers]",
-            show_default=False,
-        ),
-    ] = None,
-    retention: Annotated[
-        str, typer.Option(metavar="TOKENS|dense", help="The retention interval.")
-    ] = _DENSE,
-    horizon: Annotated[
-        LookaheadHorizon, typer.Option(help="How far past the hit a lookup may peek.")
-    ] = _NEWEST,
-    release: Annotated[
-        str | None,
-        typer.Option(
-            "--release",
-            metavar="RELEASE",
-            help="Peek as far past the hit as this release does.",
-            show_default=False,
-        ),
-    ] = None,
-    number: Annotated[
-        int | None,
-        typer.Option(min=1, help="Which finding of a report, from 1.", show_default=False),
-    ] = None,
-    svg: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also draw the strips to FILE.", show_default=False),
-    ] = None,
-    codes: Annotated[
-        bool, typer.Option("--codes", help="List the codes of divergences instead.")
-    ] = False,
-    output: Output = Format.TEXT,
+    finding: str | None = None,
+    groups: list[str] | None = None,
+    preset: str | None = None,
+    eagle: bool = False,
+    tokens: Annotated[int | None, {"max": MOST_TOKENS}] = None,
+    hit: Annotated[int | None, {"max": MOST_TOKENS}] = None,
+    cached: list[str] | None = None,
+    retention: str = _DENSE,
+    horizon: LookaheadHorizon = _NEWEST,
+    release: str | None = None,
+    number: int | None = None,
+    svg: Path | None = None,
+    codes: bool = False,
+    output: Format = Format.TEXT,
 ) -> None:
     """Show which blocks a hit needs, which are registered, and why; or explain a finding or a code.
 

@@ -14,9 +14,6 @@ from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
 from hitproof.vllm_integration.commands.options import (
     EXIT_CODES,
     Format,
-    Output,
-    Quick,
-    Release,
     spread,
 )
 from hitproof.vllm_integration.commands.running import (
@@ -56,11 +53,6 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 
-Numbers = Annotated[
-    list[int] | None,
-    typer.Argument(metavar="[N]...", help="Numbers of faults in BUGS.md. [default: all fixes]"),
-]
-
 
 class FixFormat(StrEnum):
     """How a fix is printed."""
@@ -81,7 +73,8 @@ def _failures(output: StrEnum) -> Iterator[None]:
 
 
 @app.command("list", cls=ConfiguredCommand, epilog=EXIT_CODES)
-def list_fixes(output: Output = Format.TEXT) -> None:
+@spread
+def list_fixes(output: Format = Format.TEXT) -> None:
     """List the fixes: the fault, what the patch does, and how many codes it removes."""
     with _failures(output):
         fixes = named(())
@@ -93,16 +86,10 @@ def list_fixes(output: Output = Format.TEXT) -> None:
 
 
 @app.command("show", cls=ConfiguredCommand, epilog=EXIT_CODES)
+@spread
 def show_fix(
-    number: Annotated[int, typer.Argument(metavar="N", help="The number of a fault in BUGS.md.")],
-    output: Annotated[
-        FixFormat,
-        typer.Option(
-            "--format",
-            help="The output format: text, the Markdown of an issue and pull request of vLLM, the "
-            "patch alone, or JSON.",
-        ),
-    ] = FixFormat.TEXT,
+    number: int,
+    output: FixFormat = FixFormat.TEXT,
 ) -> None:
     """Show a fix: what was wrong, who is hit, the change, its cost, a test, and the patch."""
     with _failures(output):
@@ -122,26 +109,12 @@ def show_fix(
 
 
 @app.command("apply", cls=ConfiguredCommand, epilog=EXIT_CODES)
+@spread
 def apply(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TREE",
-            help=f"A checkout of vLLM {RELEASE} or of a fork of it, without changes that are not "
-            "committed; with --to any target.",
-        ),
-    ],
-    numbers: Numbers = None,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to",
-            metavar="DIR",
-            help="Apply to a copy of the tree in this new directory, and leave the tree alone.",
-            show_default=False,
-        ),
-    ] = None,
-    release: Release = None,
+    target: Annotated[str, {"release": RELEASE}],
+    numbers: list[int] | None = None,
+    to: Path | None = None,
+    release: str | None = None,
 ) -> None:
     """Apply fixes to a tree of vLLM: all of those that are named, or none."""
     with _failures(Format.TEXT):
@@ -174,28 +147,12 @@ def apply(
 @app.command("verify", cls=ConfiguredCommand, epilog=EXIT_CODES)
 @spread
 def verify(
-    numbers: Numbers = None,
-    together: Annotated[
-        bool, typer.Option("--together", help="Verify them all together only, not each alone.")
-    ] = False,
-    fully: Annotated[
-        bool,
-        typer.Option(
-            "--fully",
-            help="Also check each alone in full, not only where the ledger shows its faults.",
-        ),
-    ] = False,
-    quick: Quick = False,
-    output: Output = Format.TEXT,
+    numbers: list[int] | None = None,
+    together: bool = False,
+    fully: bool = False,
+    quick: bool = False,
+    output: Format = Format.TEXT,
     limits: Limits = Limits(),
-    no_cache: Annotated[
-        bool,
-        typer.Option(
-            "--no-cache",
-            envvar="HITPROOF_NO_CACHE",
-            hidden=True,
-        ),
-    ] = False,
 ) -> None:
     """Check that each fix removes its fault and adds nothing, alone and all together.
 
@@ -205,7 +162,6 @@ def verify(
     The exit code is 0 if so, 1 if a divergence of the fault is left or another one is new, and 3
     if something could not be judged.
     """
-    del no_cache  # of earlier versions, which reused answers
     profile, verified = wanted_profile(quick, False, output), list[Verified]()
     with _failures(output):
         fixes = named(numbers or ())

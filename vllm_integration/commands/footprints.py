@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -21,7 +20,6 @@ from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import (
     Format,
-    Ledger,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -44,16 +42,9 @@ _USUAL = (Profile.QUICK, Profile.DEFAULT)
 
 
 def footprints(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TARGET...", help="Targets to record, named as in `hitproof check`."
-        ),
-    ],
-    thorough: Annotated[
-        bool, typer.Option("--thorough", help="Also record the thorough profile.")
-    ] = False,
-    ledger: Ledger = LEDGER,
+    targets: list[str],
+    thorough: bool = False,
+    ledger: Path = LEDGER,
     limits: Limits = Limits(),
 ) -> None:
     """Record how far a target's divergences reach, so that `hitproof check` notices growth.

@@ -17,9 +17,6 @@ from hitproof.vllm_integration.commands.init_ledger import adopt, comment, write
 from hitproof.vllm_integration.commands.options import (
     Classes,
     Format,
-    Policy,
-    Quick,
-    TargetName,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -59,10 +56,10 @@ jobs:
 
 
 def init(
-    target: TargetName = ".",
-    quick: Quick = False,
+    target: str = ".",
+    quick: bool = False,
     limits: Limits = Limits(),
-    policy: Policy = None,
+    policy: list[str] | None = None,
     classes: Classes = Classes(),
 ) -> None:
     """Set up a checkout: configuration file, ledger with footprints, and a GitHub workflow.

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
 
 import typer
 
@@ -25,9 +24,6 @@ from hitproof.vllm_integration.commands.footprints import name_of, recorded, wri
 from hitproof.vllm_integration.commands.options import (
     Classes,
     Format,
-    Ledger,
-    Policy,
-    TargetName,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -53,16 +49,12 @@ _MOST_CHECKS = 4
 
 
 def init_ledger(
-    target: TargetName,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Output file; must not exist yet.")
-    ] = Path("hitproof-ledger.toml"),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Cover less; the ledger then serves check --quick only.")
-    ] = False,
-    ledger: Ledger = LEDGER,
+    target: str,
+    output: Path = Path("hitproof-ledger.toml"),
+    quick: bool = False,
+    ledger: Path = LEDGER,
     limits: Limits = Limits(),
-    policy: Policy = None,
+    policy: list[str] | None = None,
     classes: Classes = Classes(),
 ) -> None:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.

@@ -1,7 +1,7 @@
 """``hitproof lockstep``."""
 
 import time
-from typing import Annotated
+from pathlib import Path
 
 import typer
 
@@ -10,12 +10,7 @@ from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import (
     Classes,
     Format,
-    Ledger,
     OneWorker,
-    Output,
-    Pytest,
-    TargetName,
-    Verbose,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -35,23 +30,16 @@ from hitproof.vllm_integration.targets.resolving import (
 
 
 def lockstep(
-    target: TargetName,
-    histories: Annotated[
-        int, typer.Option("--histories", min=1, help="Number of histories to play.")
-    ] = 200,
-    seed: Annotated[str, typer.Option("--seed", help="Equal seeds give equal histories.")] = "1",
-    shrink_budget: Annotated[
-        int,
-        typer.Option(
-            "--shrink-budget", min=0, help="Maximum number of histories to try per shrink."
-        ),
-    ] = 2_000,
-    output: Output = Format.TEXT,
-    ledger: Ledger = LEDGER,
+    target: str,
+    histories: int = 200,
+    seed: str = "1",
+    shrink_budget: int = 2_000,
+    output: Format = Format.TEXT,
+    ledger: Path = LEDGER,
     limits: OneWorker = Limits(timeout=120.0),
-    pytest: Pytest = None,
+    pytest: Path | None = None,
     classes: Classes = Classes(),
-    verbose: Verbose = False,
+    verbose: bool = False,
 ) -> None:
     """Play generated histories on vLLM's real manager and on the reference, step by step.
 

@@ -1,12 +1,13 @@
-"""Arguments and options that commands share, as types for Typer."""
+"""Arguments and options of commands as Typer takes them; their words are in ``options.toml``."""
 
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -29,144 +30,6 @@ class Format(StrEnum):
     JSON = "json"
 
 
-Output = Annotated[Format, typer.Option("--format", help="The output format.")]
-TargetName = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET",
-        help="A release such as 0.33.0 (fetched once from the package index), a path to a "
-        "checkout, path@ref for a commit of one, or 'installed'.",
-    ),
-]
-Python = Annotated[
-    str,
-    typer.Option(
-        "--python",
-        envvar="HITPROOF_PYTHON",
-        help="Interpreter with vLLM's dependencies. [default: the one that runs hitproof]",
-        show_default=False,
-    ),
-]
-Ledger = Annotated[
-    Path,
-    typer.Option(
-        "--ledger",
-        help="The ledger of known divergences. [default: hitproof's own]",
-        show_default=False,
-    ),
-]
-Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Time limit for each answer, in seconds.")
-]
-Quick = Annotated[bool, typer.Option("--quick", help="Cover less; faster.")]
-Thorough = Annotated[
-    bool,
-    typer.Option("--thorough", help="Cover more: larger groups, and any three of them."),
-]
-Jobs = Annotated[
-    int,
-    typer.Option(
-        "--jobs",
-        "-j",
-        min=1,
-        envvar="HITPROOF_JOBS",
-        help="Number of worker processes; does not change the result. [default: one per core]",
-        show_default=False,
-    ),
-]
-Memory = Annotated[
-    float, typer.Option("--memory", min=1.0, help="Address-space limit per worker, in GiB.")
-]
-Release = Annotated[
-    str | None,
-    typer.Option(
-        "--release",
-        metavar="RELEASE",
-        help="Baseline release for this target. [default: its own, or the one it descends from, "
-        "by PKG-INFO, git tags or vllm/_version.py; else the one whose files are closest]",
-        show_default=False,
-    ),
-]
-Policy = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--policy",
-        metavar="NAME=VALUE",
-        help="Override a detected policy; repeatable. `hitproof policies` lists the policies.",
-        show_default=False,
-    ),
-]
-AcceptRead = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept-read",
-        metavar="NAME",
-        help="Allow an input field that the target reads but no check varies; repeatable. To allow "
-        "it permanently, add it to the ledger.",
-        show_default=False,
-    ),
-]
-Managers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--manager",
-        metavar="MODULE:CLASS",
-        help="Use this class of the target instead of the vLLM manager that it subclasses "
-        "(KVCacheManager, or the manager of a group kind); repeatable.",
-        show_default=False,
-    ),
-]
-Aliases = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--alias",
-        metavar="NEW=OLD",
-        help="The target has renamed the function, attribute or parameter OLD to NEW; repeatable.",
-        show_default=False,
-    ),
-]
-Coordinators = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--coordinator",
-        metavar="MODULE:CLASS",
-        help="Use this class instead of the vLLM coordinator that it subclasses; repeatable.",
-        show_default=False,
-    ),
-]
-Pytest = Annotated[
-    Path | None,
-    typer.Option(
-        "--pytest",
-        metavar="DIR",
-        help="Write a pytest case for each finding to DIR and run it on the target; with "
-        "--verbose, for known divergences as well.",
-        show_default=False,
-    ),
-]
-Write = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--write",
-        metavar="FORMAT=FILE",
-        help="Also write the result to FILE in this format; repeatable.",
-        show_default=False,
-    ),
-]
-Html = Annotated[
-    Path | None,
-    typer.Option(
-        "--report",
-        metavar="DIR",
-        help="Also write the result to DIR/index.html: one self-contained page with pictures.",
-        show_default=False,
-    ),
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also show known divergences and what conforms.")
-]
-
-
 @dataclass(frozen=True)
 class Classes:
     """How a target is built, beside the code that it has.
@@ -177,9 +40,9 @@ class Classes:
         release: the release that the target is held against, if it is not its own.
     """
 
-    manager: Sequence[str] | None = None
-    coordinator: Sequence[str] | None = None
-    alias: Sequence[str] | None = None
+    manager: list[str] | None = None
+    coordinator: list[str] | None = None
+    alias: list[str] | None = None
     release: str | None = None
 
     def of(self, target: Target) -> Target:
@@ -209,40 +72,31 @@ class Without:
 
 
 OneWorker = Annotated[Limits, Without(("jobs",))]
-_OF_GROUPS = {
-    "python": Python,
-    "timeout": Timeout,
-    "memory": Memory,
-    "jobs": Jobs,
-    "manager": Managers,
-    "coordinator": Coordinators,
-    "alias": Aliases,
-    "release": Release,
-}
-"""The options of `Limits` and `Classes`."""
+TOLD = tomllib.loads((Path(__file__).parent / "options.toml").read_text(encoding="utf-8"))
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each attribute of a parameter that is a group of them.
+    """The command as Typer takes it, its arguments and options as ``options.toml`` has them.
 
-    The parameter's default is a dataclass with the defaults of the options.
+    A parameter whose default is a dataclass is a group, with an option for each attribute. The
+    metadata of a parameter has the strings that its help asks for, and what else Typer is told.
     """
     parameters: list[Parameter] = []
     groups: dict[str, dict[str, Any]] = {}
     for each in signature(command, eval_str=True).parameters.values():
         if not is_dataclass(each.default):
-            parameters.append(each)
+            parameters.append(_declared(command.__name__, each))
             continue
         left_out = {n for w in getattr(each.annotation, "__metadata__", ()) for n in w.names}
+        types = get_type_hints(type(each.default))
         groups[each.name] = {
             one.name: getattr(each.default, one.name)
             for one in fields(each.default)
             if one.name not in left_out
         }
-        parameters += [
-            each.replace(name=name, default=default, annotation=_OF_GROUPS[name])
-            for name, default in groups[each.name].items()
-        ]
+        for name, default in groups[each.name].items():
+            one = each.replace(name=name, default=default, annotation=types[name])
+            parameters.append(_declared(command.__name__, one))
 
     @wraps(command)
     def called(**given: Any) -> None:
@@ -254,3 +108,22 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {each.name: each.annotation for each in parameters}
     return called
+
+
+def _declared(command: str, parameter: Parameter) -> Parameter:
+    """The parameter with its argument or option, the command's own or the one that is shared."""
+    name, default = parameter.name, parameter.default
+    if parameter.annotation is typer.Context:
+        return parameter
+    told = dict(TOLD.get(command, {}).get(name) or TOLD["shared"][name])
+    for more in getattr(parameter.annotation, "__metadata__", ()):
+        told["help"] = told["help"].format(**more)
+        told |= {key: value for key, value in more.items() if not isinstance(value, str)}
+    if default is None or "[default:" in told["help"]:
+        told.setdefault("show_default", False)
+    if told.pop("argument", False):
+        declared = typer.Argument(**told)
+    else:
+        flags = told.pop("flags", [f"--{name.replace('_', '-')}"])
+        declared = typer.Option(*flags, **told)
+    return parameter.replace(annotation=Annotated[parameter.annotation, declared])

@@ -1,14 +1,10 @@
 """``hitproof policies``."""
 
-from typing import Annotated
-
 import typer
 
 from hitproof.vllm_integration.commands.options import (
     Format,
     OneWorker,
-    Output,
-    Release,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -28,15 +24,9 @@ from hitproof.vllm_integration.verdict import Verdict
 
 
 def policies(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help="Also detect the policies of this release, checkout or 'installed' vLLM.",
-            show_default=False,
-        ),
-    ] = None,
-    release: Release = None,
-    output: Output = Format.TEXT,
+    target: str | None = None,
+    release: str | None = None,
+    output: Format = Format.TEXT,
     limits: OneWorker = Limits(),
 ) -> None:
     """Show the policies in which vLLM's releases differ, and which release has which value.

@@ -1,37 +1,21 @@
 """``hitproof prove``."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from hitproof.spec.claims import Status
-from hitproof.vllm_integration.commands.options import Format, Output
+from hitproof.vllm_integration.commands.options import Format
 from hitproof.vllm_integration.commands.running import fail, failures, show
 from hitproof.vllm_integration.verdict import Verdict
 
 
 def prove(
-    claim: Annotated[
-        list[str] | None, typer.Argument(help="Claims to prove. [default: all]")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Time limit for all proofs, in seconds.")
-    ] = 300.0,
-    output: Output = Format.TEXT,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show every obligation.")
-    ] = False,
-    smt2: Annotated[
-        Path | None,
-        typer.Option(
-            "--smt2",
-            metavar="DIR",
-            help="Also write each obligation and written mutant to DIR as an SMT-LIB 2 file, with "
-            "the expected answer.",
-            show_default=False,
-        ),
-    ] = None,
+    claim: list[str] | None = None,
+    timeout: float = 300.0,
+    output: Format = Format.TEXT,
+    verbose: bool = False,
+    smt2: Path | None = None,
 ) -> None:
     """Prove the spec's theorems, for all block sizes, windows, alignments and positions.
 

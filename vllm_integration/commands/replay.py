@@ -14,12 +14,7 @@ from hitproof.conformance.histories.workload_json import read_any
 from hitproof.vllm_integration.commands.options import (
     Classes,
     Format,
-    Html,
     OneWorker,
-    Output,
-    Policy,
-    TargetName,
-    Verbose,
 )
 from hitproof.vllm_integration.commands.report import wanted_report, write_report
 from hitproof.vllm_integration.commands.running import (
@@ -55,45 +50,17 @@ def _print_schema(context: typer.Context, wanted: bool) -> None:
 
 def replay(
     context: typer.Context,
-    history: Annotated[
-        Path,
-        typer.Argument(
-            metavar="HISTORY",
-            help="A history as JSON ('-' for stdin), or a .jsonl file with one history per line.",
-        ),
-    ],
-    target: TargetName,
-    output: Output = Format.TEXT,
+    history: Path,
+    target: str,
+    output: Format = Format.TEXT,
     limits: OneWorker = Limits(timeout=120.0),
-    policy: Policy = None,
+    policy: list[str] | None = None,
     classes: Classes = Classes(),
-    verbose: Verbose = False,
-    trace: Annotated[
-        bool,
-        typer.Option(
-            "--trace",
-            help="Show the state after every step (block tables, cached blocks, free queue) and "
-            "why a step violates a clause.",
-        ),
-    ] = False,
-    numeric: Annotated[
-        bool,
-        typer.Option(
-            "--numeric",
-            help="Also run a small model on the manager's blocks, and report for each finding "
-            "whether outputs or drafts are wrong.",
-        ),
-    ] = False,
-    html: Html = None,
-    print_schema: Annotated[
-        bool,
-        typer.Option(
-            "--schema",
-            help="Print the JSON schema of a history, and exit.",
-            callback=_print_schema,
-            is_eager=True,
-        ),
-    ] = False,
+    verbose: bool = False,
+    trace: bool = False,
+    numeric: bool = False,
+    html: Path | None = None,
+    print_schema: Annotated[bool, {"callback": _print_schema}] = False,
 ) -> None:
     """Play a history on vLLM's real manager and judge every step by the spec.
 

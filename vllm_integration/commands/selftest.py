@@ -14,10 +14,6 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import EQUIVALENTS, LEDGER
 from hitproof.vllm_integration.commands.options import (
     Format,
-    Ledger,
-    Output,
-    TargetName,
-    Verbose,
     Without,
 )
 from hitproof.vllm_integration.commands.running import (
@@ -62,64 +58,20 @@ _AT_LEAST = {
 
 
 def selftest(
-    target: TargetName,
-    family: Annotated[
-        Family, typer.Option("--family", help="Kind of mutants.")
-    ] = Family.SINGLE_POINT,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Judge the mutants as `check --quick` does.")
-    ] = False,
-    function: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--function", help="Mutate only this function; repeatable.", show_default=False
-        ),
-    ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            "--sample", min=1, help="Judge a random sample of this size.", show_default=False
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
-    upstream: Annotated[
-        bool,
-        typer.Option(
-            "--upstream",
-            help="Run vLLM's own prefix-cache tests on surviving mutants; fail if they catch one.",
-        ),
-    ] = False,
-    at_least: Annotated[
-        float | None,
-        typer.Option(
-            "--at-least",
-            min=0.0,
-            max=100.0,
-            help="Required share of caught mutants, in percent. [default: single-point 97, with "
-            "--quick 92; structured 95, scheduler 90, none for these two with --quick]",
-            show_default=False,
-        ),
-    ] = None,
-    output: Output = Format.TEXT,
-    ledger: Ledger = LEDGER,
-    same: Annotated[
-        Path,
-        typer.Option(
-            "--equivalents",
-            help="List of equivalent mutants, with reasons. [default: hitproof's own]",
-            show_default=False,
-        ),
-    ] = EQUIVALENTS,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            min=0.1,
-            help="CPU time limit per mutant, in seconds.",
-        ),
-    ] = 20.0,
+    target: str,
+    family: Family = Family.SINGLE_POINT,
+    quick: bool = False,
+    function: list[str] | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    upstream: bool = False,
+    at_least: float | None = None,
+    output: Format = Format.TEXT,
+    ledger: Path = LEDGER,
+    same: Path = EQUIVALENTS,
+    timeout: float = 20.0,
     limits: Annotated[Limits, Without(("timeout",))] = Limits(),
-    verbose: Verbose = False,
+    verbose: bool = False,
 ) -> None:
     """Test the checks: count the mutants of vLLM's code that `check` catches.
 

@@ -22,7 +22,6 @@ from hitproof.conformance.simulation.workload import (
 )
 from hitproof.spec.groups import ConfigurationError
 from hitproof.vllm_integration.commands.options import (
-    Html,
     OneWorker,
 )
 from hitproof.vllm_integration.commands.report import typed, wanted_report, write_report
@@ -71,103 +70,24 @@ def _print_schema(context: typer.Context, wanted: bool) -> None:
 
 def simulate(
     context: typer.Context,
-    workload: Annotated[
-        str,
-        typer.Argument(
-            metavar="WORKLOAD",
-            help="A file with a workload or a recorded history (JSON), or a Mooncake trace (JSON "
-            f"lines); or a generated workload: {', '.join(GENERATORS)}.",
-        ),
-    ],
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--target",
-            metavar="TARGET",
-            help="A release of vLLM, a path to a checkout, path@ref for a commit of one, or "
-            f"'installed'; repeatable. [default: {_NEWEST}, unless --reference is given]",
-            show_default=False,
-        ),
-    ] = None,
-    reference: Annotated[
-        bool,
-        typer.Option(
-            "--reference",
-            help="Also run the reference implementation, with the spec's policies and with those "
-            "of each target.",
-        ),
-    ] = False,
-    model: Annotated[
-        str,
-        typer.Option("--model", metavar="MODEL", help=f"The layout of groups: one of {_NAMES}."),
-    ] = MODELS[0].name,
-    eagle: Annotated[
-        bool, typer.Option("--eagle", help="Use the model's EAGLE or MTP draft layers.")
-    ] = False,
-    requests: Annotated[
-        int, typer.Option("--requests", min=1, help="Number of requests of a generated workload.")
-    ] = 14,
-    tokens: Annotated[
-        int, typer.Option("--tokens", min=16, help="Longest request of a generated workload.")
-    ] = 65_536,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Equal seeds generate equal workloads.")
-    ] = 1,
-    retention: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--retention",
-            metavar="INTERVAL",
-            help="dense, latest, or the interval of sparse retention in tokens; repeatable: each "
-            "subject runs with each. [default: dense]",
-            show_default=False,
-        ),
-    ] = None,
-    pool_requests: Annotated[
-        float,
-        typer.Option(
-            "--pool-requests",
-            min=0.01,
-            metavar="NUMBER",
-            help="Pool size, as the number of longest requests that fit.",
-        ),
-    ] = 4.0,
-    blocks: Annotated[
-        int | None,
-        typer.Option(
-            "--blocks",
-            min=2,
-            help="Pool size in blocks, including the null block.",
-            show_default=False,
-        ),
-    ] = None,
-    chunk: Annotated[
-        int, typer.Option("--chunk", min=1, help="Maximum number of tokens per step.")
-    ] = 8192,
-    max_num_seqs: Annotated[
-        int, typer.Option("--max-num-seqs", min=1, help="Maximum number of running requests.")
-    ] = 1,
-    write: Annotated[
-        Path | None,
-        typer.Option(
-            "--write", metavar="FILE", help="Also write the workload to FILE.", show_default=False
-        ),
-    ] = None,
-    html: Html = None,
-    output: Annotated[
-        SimulateFormat,
-        typer.Option("--format", help="The output format; html is one self-contained page."),
-    ] = SimulateFormat.TEXT,
+    workload: Annotated[str, {"generators": ", ".join(GENERATORS)}],
+    target: Annotated[list[str] | None, {"newest": _NEWEST}] = None,
+    reference: bool = False,
+    model: Annotated[str, {"names": _NAMES}] = MODELS[0].name,
+    eagle: bool = False,
+    requests: int = 14,
+    tokens: int = 65_536,
+    seed: int = 1,
+    retention: list[str] | None = None,
+    pool_requests: float = 4.0,
+    blocks: int | None = None,
+    chunk: int = 8192,
+    max_num_seqs: int = 1,
+    write: Path | None = None,
+    html: Path | None = None,
+    output: SimulateFormat = SimulateFormat.TEXT,
     limits: OneWorker = Limits(timeout=120.0),
-    print_schema: Annotated[
-        bool,
-        typer.Option(
-            "--schema",
-            help="Print the JSON schema of a workload.",
-            callback=_print_schema,
-            is_eager=True,
-        ),
-    ] = False,
+    print_schema: Annotated[bool, {"callback": _print_schema}] = False,
 ) -> None:
     """Compare the hits of a workload on releases' real managers and on the reference.
 

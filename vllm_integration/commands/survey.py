@@ -2,7 +2,6 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -11,8 +10,6 @@ from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.commands.footprints import record_of
 from hitproof.vllm_integration.commands.options import (
     Format,
-    Quick,
-    Thorough,
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -44,31 +41,12 @@ class SurveyFormat(StrEnum):
 
 
 def survey(
-    releases: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Releases to check, oldest first. [default: show hitproof's own survey]"
-        ),
-    ] = None,
-    quick: Quick = False,
-    thorough: Thorough = False,
-    kept: Annotated[
-        Path,
-        typer.Option(
-            "--from", show_default=False, help="Show this survey (JSON). [default: hitproof's own]"
-        ),
-    ] = SURVEY,
-    recording: Annotated[
-        bool,
-        typer.Option(
-            "--footprints",
-            help="Also record the footprints of each release, as `hitproof footprints` does.",
-        ),
-    ] = False,
-    output: Annotated[
-        SurveyFormat,
-        typer.Option("--format", help="The output format: a table, BUGS.md, or JSON for --from."),
-    ] = SurveyFormat.MARKDOWN,
+    releases: list[str] | None = None,
+    quick: bool = False,
+    thorough: bool = False,
+    kept: Path = SURVEY,
+    recording: bool = False,
+    output: SurveyFormat = SurveyFormat.MARKDOWN,
     limits: Limits = Limits(timeout=300.0),
 ) -> None:
     """Show which releases of vLLM have which faults.

@@ -102,7 +102,7 @@ def test_every_environment_variable_is_documented() -> None:
     package = Path(cli.__file__).resolve().parent
     read = {
         name
-        for path in package.rglob("*.py")
+        for path in (*package.rglob("*.py"), *package.glob("commands/*.toml"))
         if "tests" not in path.parts
         for name in re.findall(r"HITPROOF_[A-Z_]*[A-Z]", path.read_text("utf-8"))
     }
