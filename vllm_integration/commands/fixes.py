@@ -104,7 +104,7 @@ def show_fix(
     show_document(
         output,
         documents,
-        lambda console: console.print(text, markup=False, highlight=False, soft_wrap=True),
+        lambda console: console.print(text, markup=False, soft_wrap=True),
     )
 
 

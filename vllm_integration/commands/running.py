@@ -76,7 +76,7 @@ def wanted_profile(quick: bool, thorough: bool, output: StrEnum) -> Profile:
 
 def announce(text: str) -> None:
     """Say on the side what takes long."""
-    Console(stderr=True).print(text, style="dim", highlight=False)
+    Console(stderr=True, highlight=False).print(text, style="dim")
 
 
 class _Counts(ProgressColumn):
@@ -201,4 +201,5 @@ class _Output(Console):
 
 def _stdout() -> Console:
     """A console as wide as the terminal; lines in a pipe are not broken."""
-    return _Output() if sys.stdout.isatty() else _Output(width=200, soft_wrap=True)
+    piped: dict[str, Any] = {} if sys.stdout.isatty() else {"width": 200, "soft_wrap": True}
+    return _Output(highlight=False, **piped)

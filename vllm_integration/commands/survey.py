@@ -73,8 +73,6 @@ def survey(
     show(
         plain,
         lambda: to_json(found),
-        lambda console: console.print(
-            render(found, faults), markup=False, highlight=False, end="", soft_wrap=True
-        ),
+        lambda console: console.print(render(found, faults), markup=False, end="", soft_wrap=True),
     )
     raise typer.Exit(int(Verdict.INCONCLUSIVE if unsettled else verdict(found, faults)))

@@ -73,12 +73,12 @@ def unmet(target: str, outcome: Outcome) -> str:
 
 def main() -> int:
     """Install the environment and run everything; the exit code."""
-    console = Console(width=200, soft_wrap=True)
+    console = Console(width=200, soft_wrap=True, highlight=False)
     try:
-        install(lambda text: console.print(text, highlight=False))
+        install(lambda text: console.print(text))
         return _run_all(console)
     except (EnvironmentFailure, TargetError, subprocess.CalledProcessError) as error:
-        console.print(f"hitproof: {error}", highlight=False, markup=False)
+        console.print(f"hitproof: {error}", markup=False)
         return int(Verdict.USAGE)
 
 
@@ -98,12 +98,11 @@ def _run_all(console: Console) -> int:
                 if each.target == _CONFUSING and not _replay_shows_it(report):
                     failed.append(f"{each.target}: the replay of the record must show the fault")
     for line in failed:
-        console.print(f"[bold red]not as expected[/]: {line}", highlight=False)
+        console.print(f"[bold red]not as expected[/]: {line}")
     cases = sum(len(each.cases) for each in RUNS)
     console.print(
         f"{cases} cases on {len(RUNS)} releases, {cases - len(failed)} as expected; "
-        f"{time.monotonic() - started:.0f} s",
-        highlight=False,
+        f"{time.monotonic() - started:.0f} s"
     )
     return int(bool(failed))
 

@@ -43,12 +43,12 @@ def print_measured(found: Iterable[Measured], console: Console, verbose: bool) -
         print_shares([measured.share], console, verbose)
         for each in measured.stale:
             line = f"stale reason: {escape(each.describe())} runs; remove the reason or narrow it"
-            console.print(f"[bold red]{line}[/]", highlight=False)
+            console.print(f"[bold red]{line}[/]")
         for question in measured.open_questions:
-            console.print(f"could not be judged: {escape(question)}", highlight=False)
+            console.print(f"could not be judged: {escape(question)}")
         for headline, place in measured.unlisted.items():
             line = f"not distilled, since no entry of the ledger has it: {headline} ({place})"
-            console.print(escape(line), highlight=False)
+            console.print(escape(line))
 
 
 def print_shares(shares: Iterable[Share], console: Console, verbose: bool) -> None:
@@ -61,12 +61,12 @@ def _print_share(share: Share, console: Console, verbose: bool) -> None:
     table = Table("module", "branches", "run", "share", title=f"vLLM {share.release}", box=None)
     for name, (total, run) in share.counts.items():
         table.add_row(name, str(total), str(run), percent(run, total))
-    console.print(table, highlight=False)
+    console.print(table)
     by_reason: dict[str, list[str]] = {}
     for branch, reason in share.not_run:
         by_reason.setdefault(reason, []).append(branch.describe())
     for reason, branches in by_reason.items():
         console.print(f"{len(branches)} not run: {escape(reason or 'no reason yet')}")
         for line in branches if verbose or not reason else ():
-            console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
-    console.print(share.describe(), highlight=False, markup=False)
+            console.print(f"  {line}", markup=False, soft_wrap=True)
+    console.print(share.describe(), markup=False)

@@ -42,7 +42,7 @@ def campaign_json(found: Campaign, log: Sequence[Ended]) -> dict[str, Any]:
 def print_campaign(found: Campaign, console: Console) -> None:
     """A campaign as text."""
     summary = found.summary
-    console.print(escape(f"{jobs_in_words(found)}: {summary.about}."), highlight=False)
+    console.print(escape(f"{jobs_in_words(found)}: {summary.about}."))
     for table in summary.tables:
         if table.rows:
             shown = Table(*table.columns, title=table.title, title_justify="left")
@@ -50,12 +50,12 @@ def print_campaign(found: Campaign, console: Console) -> None:
                 shown.add_row(*map(escape, row))
             console.print(shown)
     for line in summary.new:
-        console.print(f"[bold red]new[/]: {escape(line)}", highlight=False)
+        console.print(f"[bold red]new[/]: {escape(line)}")
     for reason, number in sorted(summary.cannot.items()):
-        console.print(escape(f"not judged ({number}): {reason}"), highlight=False)
+        console.print(escape(f"not judged ({number}): {reason}"))
     verdict = found.verdict
     style = "green" if verdict is Verdict.CONFORMS else "bold red"
-    console.print(f"verdict: [{style}]{verdict.label}[/]", highlight=False)
+    console.print(f"verdict: [{style}]{verdict.label}[/]")
 
 
 def jobs_in_words(found: Campaign) -> str:

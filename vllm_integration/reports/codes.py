@@ -138,4 +138,4 @@ def _fact(label: str, text: str, console: Console) -> None:
 
 
 def _line(text: str, console: Console) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(text, markup=False, soft_wrap=True)

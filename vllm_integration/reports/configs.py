@@ -43,16 +43,15 @@ def print_configs(profile: Profile, console: Console) -> None:
     _print_list("one group", [each for each in one_group if not each.model], console)
     _print_list("layouts", [each for each in several if not each.model], console)
     for model in MODELS:
-        console.print(f"[bold]{escape(model.name)}[/]: {escape(model.origin)}", highlight=False)
+        console.print(f"[bold]{escape(model.name)}[/]: {escape(model.origin)}")
         for each in _every(profile):
             if _is_of(each, model.name):
-                console.print(f"  {_line(each)}", highlight=False, markup=False)
+                console.print(f"  {_line(each)}", markup=False)
     every, lacking = list(pairs()), missing(profile)
     console.print(
         f"{count(one_group, 'configuration')} of one group, {count(several, 'layout')}; "
         f"{len(every) - len(lacking)} of {len(every)} possible pairs of properties "
-        f"({', '.join(PROPERTIES)}) are covered",
-        highlight=False,
+        f"({', '.join(PROPERTIES)}) are covered"
     )
 
 
@@ -65,9 +64,9 @@ def _several(profile: Profile) -> list[Layout]:
 
 
 def _print_list(title: str, judged: list[Any], console: Console) -> None:
-    console.print(f"[bold]{title}[/]", highlight=False)
+    console.print(f"[bold]{title}[/]")
     for each in judged:
-        console.print(f"  {_line(each)}", highlight=False, markup=False)
+        console.print(f"  {_line(each)}", markup=False)
 
 
 def _line(judged: Configuration | Layout) -> str:

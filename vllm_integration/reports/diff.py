@@ -111,7 +111,7 @@ def as_sentence(diff: Diff) -> str:
 
 def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
     """The comparison for people: the worst first."""
-    console.print(verdict_line(diff), highlight=False, markup=False)
+    console.print(verdict_line(diff), markup=False)
     console.print()
     for number, group in enumerate(diff.groups):
         lost = "; hits are lost by it" if diff.loses_hits(group) else ""
@@ -119,54 +119,53 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
         console.print(f"[{how}]{group.smallest.effect}{lost}[/]: {escape(about(group))}")
         if verbose or number < _MOST_CASES:
             for line in witness(group):
-                console.print(f"  {escape(line)}", highlight=False)
+                console.print(f"  {escape(line)}")
             console.print()
     for change in filter(lambda change: change.counts, diff.histories.changes):
         how = style(change, diff)
         console.print(f"[{how}]{change.effect}[/]: {escape(about_histories(change, diff))}")
         if change.example:
             for line in case(change.example):
-                console.print(f"  {escape(line)}", highlight=False)
+                console.print(f"  {escape(line)}")
             console.print()
     if line := consequences(diff):
-        console.print(escape(line), highlight=False)
+        console.print(escape(line))
     for number, cause in enumerate(causes(diff.brought, diff.head.target.version)):
         if verbose or number == 0:
-            console.print("[bold red]a fault that the head introduces[/]", highlight=False)
+            console.print("[bold red]a fault that the head introduces[/]")
             print_cause(cause, console, verbose)
         else:
             signature = cause.worst.signature
             more = f" (and {cause.others})" if cause.others else ""
             console.print(
                 f"also introduced: {signature.divergence}: {signature.headline}{more}",
-                highlight=False,
                 markup=False,
             )
     for each in diff.reaches:
         how = "bold red" if each.harmful else "bold green"
         console.print(f"[{how}]{reach(each)}[/]: {escape(each.signature.headline)}")
-        console.print(f"  {escape(_where(each))}", highlight=False)
+        console.print(f"  {escape(_where(each))}")
     for name, base, head in diff.policies:
-        console.print(f"policy {name}: {base} -> {head}", highlight=False, markup=False)
+        console.print(f"policy {name}: {base} -> {head}", markup=False)
     for line in one_sided(diff):
-        console.print(line, highlight=False, markup=False)
+        console.print(line, markup=False)
     for title, findings in (
         ("faults of the base that are fixed", diff.gone),
         ("faults of both", diff.shared),
     ):
         if findings:
             hint = "" if verbose else "; --verbose shows them"
-            console.print(f"{title}: {len(findings)}{hint}", highlight=False)
+            console.print(f"{title}: {len(findings)}{hint}")
         for finding in findings if verbose else ():
             print_finding(finding, console, verbose=True)
     for line in became_unsettled(diff):
-        console.print(line, highlight=False, markup=False)
+        console.print(line, markup=False)
     for line in diff.versions.in_words():
-        console.print(line, highlight=False, markup=False)
+        console.print(line, markup=False)
     reasons = [each for each in diff.open_questions if each not in _reasons_of_head(diff)]
     for reason in reasons if verbose else reasons[:_MOST_REASONS]:
-        console.print(f"[bold yellow]inconclusive[/]: {escape(reason)}", highlight=False)
-    console.print(f"{summary(diff)}; {diff.seconds:.1f} s", highlight=False, markup=False)
+        console.print(f"[bold yellow]inconclusive[/]: {escape(reason)}")
+    console.print(f"{summary(diff)}; {diff.seconds:.1f} s", markup=False)
 
 
 def markdown(diff: Diff) -> str:

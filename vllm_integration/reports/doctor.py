@@ -166,8 +166,7 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
         escape(
             f"{found.wanted.model.name} on vLLM {found.target.label}, {told['device']}: "
             f"{count(told['groups'], 'group')}"
-        ),
-        highlight=False,
+        )
     )
     groups = Table("group", "kind", "block size", "window", "layers", "spec")
     for group in groups_in_rows(found):
@@ -193,7 +192,7 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
         ("other releases:", list(map(change_in_words, found.releases))),
     ):
         if lines:
-            console.print(title, highlight=False)
+            console.print(title)
             _lines((f"  {line}" for line in lines), console)
 
 
@@ -203,7 +202,7 @@ def _legend() -> str:
 
 def _lines(lines: Iterable[str], console: Console) -> None:
     for line in lines:
-        console.print(escape(line), highlight=False)
+        console.print(escape(line))
 
 
 def faults_of(found: Diagnosis) -> dict[str, list[Fault]]:

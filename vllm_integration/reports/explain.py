@@ -96,15 +96,14 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
         console.print()
         console.print(
             f"[bold]{name(explained)}[/]: {group.kind.replace('_', ' ')}, "
-            f"block size {group.block_size}",
-            highlight=False,
+            f"block size {group.block_size}"
         )
         _print_strip(explained, console)
         _print_reasons(explained.reasons, console)
     console.print()
     _line(LEGEND, console)
     _print_cached(explanation, console)
-    console.print(f"[bold]{escape(answer(explanation))}[/]", highlight=False)
+    console.print(f"[bold]{escape(answer(explanation))}[/]")
 
 
 def _print_strip(explained: Explained, console: Console) -> None:
@@ -152,7 +151,7 @@ def _print_reasons(reasons: tuple[Reason, ...], console: Console) -> None:
     for reason in reasons:
         said = Text("\n".join(_wrapped(f"{reason.text} [{reason.claim}]", console)))
         said.highlight_regex(r"\[\w+\]$", "dim")
-        console.print(said, no_wrap=True, crop=False, highlight=False)
+        console.print(said, no_wrap=True, crop=False)
 
 
 def _wrapped(text: str, console: Console) -> list[str]:
@@ -173,7 +172,7 @@ def _width(console: Console) -> int:
 
 
 def _line(text: str, console: Console) -> None:
-    console.print(text, markup=False, highlight=False)
+    console.print(text, markup=False)
 
 
 def explanation_svg(explanation: Explanation) -> str:
@@ -216,12 +215,11 @@ def story_json(story: Story) -> dict[str, Any]:
 def print_story(story: Story, console: Console) -> None:
     """The story of a finding for people."""
     console.print(
-        f"[bold red]{escape(story.divergence)}[/]: {sort_of(story.claim)} {escape(story.claim)}",
-        highlight=False,
+        f"[bold red]{escape(story.divergence)}[/]: {sort_of(story.claim)} {escape(story.claim)}"
     )
     _line(f"  {story.sentence}", console)
     for number, chapter in enumerate(story.chapters, 1):
-        console.print(f"[bold]{number}. {escape(chapter.title)}[/]", highlight=False)
+        console.print(f"[bold]{number}. {escape(chapter.title)}[/]")
         for reason in chapter.reasons:
             _line("\n".join(_wrapped(reason.text, console)), console)
     for line in story.strip:

@@ -131,16 +131,16 @@ def print_verified(each: Verified, console: Console) -> None:
     found = f"{len(each.gone)} of {count(len(each.gone) + len(each.left), 'entry', 'entries')} gone"
     also = f", and {len(each.also)} of other faults" if each.also else ""
     told = f"{each.name}: {each.verdict.label}; {found}{also}, {len(each.new)} new"
-    console.print(escape(told), highlight=False)
+    console.print(escape(told))
     for name, entries in (("left", each.left), ("in a tier's copy", each.copies)):
         for entry in entries:
-            console.print(escape(f"  {name}: {entry.signature.headline}"), highlight=False)
+            console.print(escape(f"  {name}: {entry.signature.headline}"))
     for name, findings in (("uncovered", each.grown), ("new", each.new)):
         for finding in findings:
             text = f"  {name}: {finding.signature.divergence}: {finding.signature.headline}"
-            console.print(escape(text), highlight=False)
+            console.print(escape(text))
     if each.detail:
-        console.print(escape(f"  not judged: {each.detail}"), highlight=False)
+        console.print(escape(f"  not judged: {each.detail}"))
 
 
 def print_remaining(each: Verified, console: Console) -> None:
@@ -148,6 +148,6 @@ def print_remaining(each: Verified, console: Console) -> None:
     total = sum(each.remaining.values())
     known = count(total, "known divergence"), count(each.remaining, "cause")
     told = f"with {each.name}, {RELEASE} still has {' of '.join(known)}:"
-    console.print(escape(told), highlight=False)
+    console.print(escape(told))
     for cause, number in sorted(each.remaining.items(), key=lambda item: (-item[1], item[0])):
-        console.print(escape(f"  {number:>3} {cause}"), highlight=False)
+        console.print(escape(f"  {number:>3} {cause}"))

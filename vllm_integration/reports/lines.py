@@ -9,7 +9,7 @@ from hitproof.conformance.findings.rules import sort_of
 
 def print_whole(line: str, console: Console) -> None:
     """A line of a picture, which is neither broken nor cut where the terminal is narrow."""
-    console.print(line, highlight=False, markup=False, no_wrap=True, crop=False, overflow="ignore")
+    console.print(line, markup=False, no_wrap=True, crop=False, overflow="ignore")
 
 
 def print_fact(label: str, text: str, console: Console) -> None:
@@ -18,7 +18,7 @@ def print_fact(label: str, text: str, console: Console) -> None:
     room = max(console.width - len(head) - 1, 20)
     lines = textwrap.wrap(text, room) if console.is_terminal else [text]
     for line in lines or [""]:
-        console.print(f"{head}{line}", highlight=False, markup=False)
+        console.print(f"{head}{line}", markup=False)
         head = " " * len(head)
 
 

@@ -48,20 +48,18 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
     for found in report.faults:
         console.print(
             f"[bold red]defect in hitproof[/]: {escape(' of '.join(reversed(found.what)))} "
-            f"differs in {_histories(found)}, and the reference violates the spec there",
-            highlight=False,
+            f"differs in {_histories(found)}, and the reference violates the spec there"
         )
         _print_case(found, console)
     if verbose:
         for found, entry in report.known:
-            console.print(f"known, in {_histories(found)}: {_words(found)}", highlight=False)
-            console.print(f"  {escape(entry.reason.strip())}", highlight=False)
+            console.print(f"known, in {_histories(found)}: {_words(found)}")
+            console.print(f"  {escape(entry.reason.strip())}")
     rate = report.histories / report.seconds if report.seconds else 0.0
     console.print(
         f"{count(report.histories, 'history', 'histories')} (seed {escape(report.seed)}), "
         f"{count(report.steps, 'step')}, {count(report.calls, 'call')} compared; "
-        f"{report.seconds:.1f} s, {rate:.0f} histories a second",
-        highlight=False,
+        f"{report.seconds:.1f} s, {rate:.0f} histories a second"
     )
     classes = Counter(found.what["divergence"] for found, _ in report.known)
     by_class = ", ".join(f"{name}: {classes[name]}" for name in SEVERITY if classes[name])
@@ -73,7 +71,7 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
         Verdict.INTERNAL: "[bold red]the reference violates the spec[/]; "
         "a defect in hitproof, please report it",
     }
-    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}")
 
 
 def _histories(found: LockstepFinding) -> str:
@@ -91,16 +89,16 @@ def _known_from(found: LockstepFinding, report: LockstepReport) -> Sequence[Faul
 
 
 def _print_finding(found: LockstepFinding, fault: str, console: Console, verbose: bool) -> None:
-    console.print(f"[bold]{_words(found)}[/], in {_histories(found)}", highlight=False)
+    console.print(f"[bold]{_words(found)}[/], in {_histories(found)}")
     signature = Signature.from_json(found.what)
-    console.print(f"  code  : {escape(str(signature.defect))}", highlight=False)
+    console.print(f"  code  : {escape(str(signature.defect))}")
     if fault:
-        console.print(f"  fault : {escape(fault)}", highlight=False)
+        console.print(f"  fault : {escape(fault)}")
     print_cited(signature.claim, signature.sentence, console)
-    console.print(f"  spec  : {escape(str(found.shown.get('spec')))}", highlight=False)
-    console.print(f"  vllm  : {escape(str(found.shown.get('actual')))}", highlight=False)
+    console.print(f"  spec  : {escape(str(found.shown.get('spec')))}")
+    console.print(f"  vllm  : {escape(str(found.shown.get('actual')))}")
     if found.location is not None:
-        console.print(f"  {found.location}", highlight=False, markup=False)
+        console.print(f"  {found.location}", markup=False)
     _print_case(found, console)
     if verbose and found.trace is not None:
         print_trace(Trace.model_validate(found.trace), console)
@@ -113,10 +111,9 @@ def _print_case(found: LockstepFinding, console: Console) -> None:
         for side in ("real", "reference"):
             console.print(
                 f"  {'vllm' if side == 'real' else side}: step {difference['step']}, "
-                f"{difference['call']}, {difference['field']}: {escape(difference[side])}",
-                highlight=False,
+                f"{difference['call']}, {difference['field']}: {escape(difference[side])}"
             )
     for line in found.smallest.splitlines():
-        console.print(f"    {escape(line)}", highlight=False)
+        console.print(f"    {escape(line)}")
     print_demonstration(found.case, console)
     console.print()

@@ -52,7 +52,7 @@ def print_costs(standings: Sequence[Standing], console: Console) -> None:
     """A line for each policy that costs hits."""
     for cost in costs_of(standings).values():
         if cost.example is not None:
-            console.print(escape(_cost(cost, cost.example)), highlight=False)
+            console.print(escape(_cost(cost, cost.example)))
 
 
 def _cost(cost: Cost, lost: LostHit) -> str:
@@ -72,18 +72,17 @@ def _cost(cost: Cost, lost: LostHit) -> str:
 def print_policy_change(standing: Standing, console: Console) -> None:
     """A policy of the target that is not its release's."""
     policy = standing.policy
-    console.print(f"[bold red]policy change[/]: {policy.name}", highlight=False)
-    console.print(f"          {policy.sentence}", highlight=False)
+    console.print(f"[bold red]policy change[/]: {policy.name}")
+    console.print(f"          {policy.sentence}")
     whose = "as the release has it" if standing.chosen is None else "as was asked for"
-    console.print(f"  spec  : {standing.asked_for}, {whose}", highlight=False)
-    console.print(f"  vllm  : {standing.actual}", highlight=False)
-    console.print(f"  {', '.join(policy.symbols)}", highlight=False)
+    console.print(f"  spec  : {standing.asked_for}, {whose}")
+    console.print(f"  vllm  : {standing.actual}")
+    console.print(f"  {', '.join(policy.symbols)}")
     if standing.chosen is None:
         console.print(
             f"  Judged by the target's own policy; --policy '{policy.name}={standing.expected}' "
             f"judges by the release's, --policy '{policy.name}={standing.actual}' accepts the "
-            "change.",
-            highlight=False,
+            "change."
         )
     console.print()
 

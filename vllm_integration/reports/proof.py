@@ -34,8 +34,7 @@ def print_proofs(results: list[ProofResult], console: Console, verbose: bool) ->
         if result.status is not Status.PROVED:
             console.print(
                 f"{_coloured(result.status)}: {result.claim}, {escape(result.obligation)}: "
-                f"{escape(result.detail)}",
-                highlight=False,
+                f"{escape(result.detail)}"
             )
     if verbose:
         for claim, parts in by_claim.items():
@@ -43,12 +42,11 @@ def print_proofs(results: list[ProofResult], console: Console, verbose: bool) ->
     labels = {name: label for claim, p in by_claim.items() for name, label in _labels(claim, p)}
     for label, names in _by_label(labels).items():
         named = f"{_UNPROVED[label]}: {', '.join(names)}" if label in _UNPROVED else ""
-        console.print(f"{count(names, 'clause')} {label}{named}", highlight=False)
+        console.print(f"{count(names, 'clause')} {label}{named}")
     status, mutants, opinions, *_, seconds = _proof_cells(results, verbose=False)
     console.print(
         f"{count(results, 'obligation')}: {status or 'none'}; {mutants} mutants refuted; "
-        f"cvc5: {opinions or 'not run'}; {seconds} s",
-        highlight=False,
+        f"cvc5: {opinions or 'not run'}; {seconds} s"
     )
 
 
@@ -62,9 +60,9 @@ _UNPROVED = {
 def _print_coverage(claim: str, parts: list[ProofResult], console: Console) -> None:
     """What of a claim is proved, in words and by its clauses."""
     if claim in CLAIMS:
-        console.print(f"{claim}: {escape(THEOREMS[claim].covers)}", highlight=False)
+        console.print(f"{claim}: {escape(THEOREMS[claim].covers)}")
         for label, names in _by_label(dict(_labels(claim, parts))).items():
-            console.print(f"  {label}: {', '.join(names)}", highlight=False)
+            console.print(f"  {label}: {', '.join(names)}")
 
 
 def _labels(claim: str, parts: list[ProofResult]) -> Iterator[tuple[str, str]]:

@@ -89,7 +89,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
 
 def _print_ended(report: Report, console: Console) -> None:
     if report.ended:
-        console.print(f"the history ends early: {escape(report.ended)}", highlight=False)
+        console.print(f"the history ends early: {escape(report.ended)}")
 
 
 def _print_of_manager(report: ReplayReport, console: Console, verbose: bool) -> None:
@@ -97,36 +97,33 @@ def _print_of_manager(report: ReplayReport, console: Console, verbose: bool) -> 
         _print_unmet(report, each, console)
     _print_ended(report, console)
     for number, deviation in enumerate(report.steps) if verbose else ():
-        console.print(f"{_step(report, number)}: {escape(deviation or 'done')}", highlight=False)
+        console.print(f"{_step(report, number)}: {escape(deviation or 'done')}")
     for lookup in report.lookups if verbose else ():
         console.print(
             f"{_step(report, lookup['step'])}: expected a hit of "
-            f"{count(lookup['due'], 'token')}, served {count(lookup['served'], 'token')}",
-            highlight=False,
+            f"{count(lookup['due'], 'token')}, served {count(lookup['served'], 'token')}"
         )
     if report.policies and verbose:
         shown = ", ".join(f"{name} {value}" for name, value in report.policies.items())
-        console.print(f"judged under these policies: {escape(shown)}", highlight=False)
+        console.print(f"judged under these policies: {escape(shown)}")
     if report.steps:
         judged = f"{count(report.lookups, 'lookup')} judged{_expected([report])}"
         console.print(
             f"{len(report.steps)} of {count(report.history.steps, 'step')} played, {judged}; "
-            f"{report.seconds:.1f} s",
-            highlight=False,
+            f"{report.seconds:.1f} s"
         )
     if report.numeric is not None:
-        console.print(_computed(report.numeric), highlight=False)
+        console.print(_computed(report.numeric))
 
 
 def _print_of_scheduler(report: SchedulerReport, console: Console, verbose: bool) -> None:
     for name, life in report.lives.items():
-        console.print(escape(f"request {name}: {_life(life, verbose)}"), highlight=False)
+        console.print(escape(f"request {name}: {_life(life, verbose)}"))
     _print_ended(report, console)
     if report.steps:
         console.print(
             f"{count(report.steps, 'step')} of the target's own scheduler played and judged; "
-            f"{report.seconds:.1f} s",
-            highlight=False,
+            f"{report.seconds:.1f} s"
         )
 
 
@@ -164,7 +161,7 @@ def print_replays(
     for number, report in enumerate(reports, 1):
         if report.verdict is not Verdict.CONFORMS or verbose:
             about = f": {escape(report.history.about)}" if report.history.about else ""
-            console.print(f"history {number} of {len(reports)}{about}", highlight=False)
+            console.print(f"history {number} of {len(reports)}{about}")
             print_report(report, console, verbose)
             console.print()
     of_managers = [report for report in reports if isinstance(report, ReplayReport)]
@@ -173,8 +170,7 @@ def print_replays(
     steps += sum(report.steps for report in reports if isinstance(report, SchedulerReport))
     console.print(
         f"{count(reports, 'history', 'histories')}, {count(steps, 'step')} played, "
-        f"{count(lookups, 'lookup')} judged{_expected(of_managers)}; {seconds:.1f} s",
-        highlight=False,
+        f"{count(lookups, 'lookup')} judged{_expected(of_managers)}; {seconds:.1f} s"
     )
     _print_verdict(worst(reports), reports, "on these histories", console)
 
@@ -191,7 +187,7 @@ def _print_verdict(
         Verdict.DIVERGES: f"[bold red]diverges[/], {_and(findings, unmet)}",
         Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(unsettled)}",
     }
-    console.print(f"vLLM {escape(reports[0].target.label)}: {words[verdict]}", highlight=False)
+    console.print(f"vLLM {escape(reports[0].target.label)}: {words[verdict]}")
 
 
 def _and(findings: Sequence[Occurrence], unmet: Sequence[Comparison]) -> str:
@@ -206,34 +202,32 @@ def _expected(reports: Sequence[ReplayReport]) -> str:
 
 
 def _print_unmet(report: ReplayReport, unmet: Comparison, console: Console) -> None:
-    console.print("[bold red]not as expected[/]", highlight=False)
-    console.print(f"  given : {escape(_step(report, unmet.step))}", highlight=False)
+    console.print("[bold red]not as expected[/]")
+    console.print(f"  given : {escape(_step(report, unmet.step))}")
     wanted, actual = json.dumps(unmet.expected), json.dumps(unmet.actual)
-    console.print(f"  {unmet.what:<6}: {escape(actual)}, not {escape(wanted)}", highlight=False)
+    console.print(f"  {unmet.what:<6}: {escape(actual)}, not {escape(wanted)}")
     console.print()
 
 
 def _print_finding(report: Report, found: Occurrence, console: Console) -> None:
     signature = found.signature
-    console.print(
-        f"[bold red]{signature.divergence}[/]: {escape(signature.headline)}", highlight=False
-    )
-    console.print(f"  code  : {signature.defect}", highlight=False, markup=False)
+    console.print(f"[bold red]{signature.divergence}[/]: {escape(signature.headline)}")
+    console.print(f"  code  : {signature.defect}", markup=False)
     if isinstance(report, ReplayReport):
         print_cited(signature.claim, signature.sentence, console)
     if found.cause is not None:
-        console.print(f"  follows from: {escape(found.cause.headline)}", highlight=False)
+        console.print(f"  follows from: {escape(found.cause.headline)}")
     for number, fact in enumerate(_given(report, found)):
-        console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
+        console.print(f"  {'' if number else 'given :':<7} {escape(fact)}")
     shown = _shown(report, found) if isinstance(report, ReplayReport) else None
     for number, reason in enumerate(_untraced(report, found)):
-        console.print(f"  {'' if number else 'why   :':<7} {escape(reason.text)}", highlight=False)
-    console.print(f"  spec  : {escape(found.violation.spec)}", highlight=False)
-    console.print(f"  vllm  : {escape(found.violation.actual)}", highlight=False)
+        console.print(f"  {'' if number else 'why   :':<7} {escape(reason.text)}")
+    console.print(f"  spec  : {escape(found.violation.spec)}")
+    console.print(f"  vllm  : {escape(found.violation.actual)}")
     if shown is not None:
-        console.print(f"  numbers: {escape(shown)}", highlight=False)
+        console.print(f"  numbers: {escape(shown)}")
     if isinstance(report, ReplayReport) and (location := _location(report, found)) is not None:
-        console.print(f"  {location}", highlight=False, markup=False)
+        console.print(f"  {location}", markup=False)
     console.print()
 
 

@@ -62,8 +62,7 @@ def print_selftest(
         console.print(
             f"[bold red]stale[/]: {escape(entry.change.function)}: {escape(entry.change.original)} "
             f"-> {escape(entry.change.mutant)} is caught or not there; remove the entry or narrow "
-            f"its releases ({entry.releases})",
-            highlight=False,
+            f"its releases ({entry.releases})"
         )
     by_function: dict[str, list[Judged]] = {}
     for mutant in report.judged:
@@ -72,42 +71,36 @@ def print_selftest(
     for function, mutants in by_function.items():
         caught = sum(bool(m.caught) for m in mutants)
         counted = sum(m.change not in same for m in mutants)
-        console.print(f"  {function}: {caught} of {counted} caught", highlight=False)
+        console.print(f"  {function}: {caught} of {counted} caught")
     ways = Counter(mutant.caught for mutant in report.caught)
     console.print(
         f"{count(report.judged, 'mutant')}, {len(report.equivalents)} of them equivalent; "
         f"caught {len(report.caught)} ("
         + ", ".join(f"{way}: {number}" for way, number in ways.most_common())
         + f"); {len(report.survivors)} survive; "
-        f"{report.seconds:.0f} s",
-        highlight=False,
+        f"{report.seconds:.0f} s"
     )
     if report.unfinished:
         console.print(
             f"[bold yellow]inconclusive[/]: {count(report.unfinished, 'check')} did not finish on "
-            f"the unmodified target",
-            highlight=False,
+            f"the unmodified target"
         )
     if report.chosen.upstream:
         passed = len(report.judged) - len(report.caught)
         console.print(
-            f"vLLM's own tests notice {len(report.killed)} of the {passed} that the gate lets pass",
-            highlight=False,
+            f"vLLM's own tests notice {len(report.killed)} of the {passed} that the gate lets pass"
         )
     colour = "green" if report.share >= at_least else "red"
     console.print(
         f"vLLM {escape(report.target.name)}: the checks catch "
-        f"[bold {colour}]{report.share:.1f} %[/] of the mutants (required: {at_least:g} %)",
-        highlight=False,
+        f"[bold {colour}]{report.share:.1f} %[/] of the mutants (required: {at_least:g} %)"
     )
 
 
 def _print_mutant(what: str, mutant: Judged, why: str, console: Console) -> None:
     change = mutant.change
-    console.print(
-        f"{what}: {escape(change.function)}, {mutant.file}:{mutant.line}", highlight=False
-    )
-    console.print(f"    {change.original}", highlight=False, markup=False)
+    console.print(f"{what}: {escape(change.function)}, {mutant.file}:{mutant.line}")
+    console.print(f"    {change.original}", markup=False)
     again = f"  (place {change.occurrence})" if change.occurrence > 1 else ""
-    console.print(f" -> {change.mutant}{again}", highlight=False, markup=False)
-    console.print(f"    {' '.join(why.split())}", highlight=False, markup=False)
+    console.print(f" -> {change.mutant}{again}", markup=False)
+    console.print(f"    {' '.join(why.split())}", markup=False)

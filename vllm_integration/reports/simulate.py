@@ -184,14 +184,14 @@ def refusals(found: Simulated) -> list[str]:
 
 def print_simulated(found: Simulated, console: Console) -> None:
     """A simulation as text."""
-    console.print(escape(about(found)), highlight=False)
+    console.print(escape(about(found)))
     if any(not run.cannot for run in found.runs):
         console.print(_table(SUMMARY, summary(found)))
     replays = list(lookups(found))
     if replays:
         console.print(_table(("subject", "retention", "hits of lookups, in tokens"), replays))
     for line in refusals(found):
-        console.print(escape(f"not played: {line}"), highlight=False)
+        console.print(escape(f"not played: {line}"))
 
 
 def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:

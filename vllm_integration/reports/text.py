@@ -33,7 +33,7 @@ _MOST_PLACES = 3
 def print_report(report: Report, console: Console, verbose: bool) -> None:
     """The report of `hitproof check` for people: short when all is well."""
     if report.restricted is not None:
-        console.print(escape(report.restricted.describe()), highlight=False)
+        console.print(escape(report.restricted.describe()))
     found = causes(report.judgement.new, report.target.version)
     for cause in found if verbose else found[:1]:
         print_cause(cause, console, verbose)
@@ -52,13 +52,13 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     if verbose:
         _print_obligations(report, console)
         for read in report.reads.assumptions:
-            console.print(f"assumed: {escape(f'{read.name}: {read.reason}')}", highlight=False)
+            console.print(f"assumed: {escape(f'{read.name}: {read.reason}')}")
         for name in sorted(report.reads.accepted.keys() - report.reads.names):
-            console.print(f"accepted, but not read: {escape(name)}", highlight=False)
+            console.print(f"accepted, but not read: {escape(name)}")
     _print_policies(report, console)
     _print_coverage(report, console)
     for line in proved_in_words(report.unbounded) if report.unbounded else ():
-        console.print(escape(line), highlight=False)
+        console.print(escape(line))
     _print_left_out(report, console)
     _print_branches(report, console)
     _print_baseline(report, console)
@@ -73,7 +73,7 @@ def print_cause(cause: Cause, console: Console, verbose: bool = False) -> None:
     for finding in cause.findings[1:] if verbose else ():
         print_finding(finding, console, verbose=verbose)
     if cause.others and not verbose:
-        console.print(f"  and {cause.others}\n", highlight=False, markup=False)
+        console.print(f"  and {cause.others}\n", markup=False)
 
 
 def print_finding(
@@ -84,10 +84,7 @@ def print_finding(
     ``verbose``: also the history that shows it, step by step.
     """
     signature = finding.signature
-    console.print(
-        f"[bold red]{signature.divergence}[/]: {escape(finding.signature.headline)}",
-        highlight=False,
-    )
+    console.print(f"[bold red]{signature.divergence}[/]: {escape(finding.signature.headline)}")
     print_fact("code", str(signature.defect), console)
     if fault:
         print_fact("fault", fault, console)
@@ -104,7 +101,7 @@ def print_finding(
     for line in finding.strip.splitlines():
         print_whole(f"    {line}", console)
     if where := finding.location or finding.source:
-        console.print(f"  {where}", highlight=False, markup=False)
+        console.print(f"  {where}", markup=False)
     print_demonstration(finding.demonstration, console)
     if verbose and finding.trace is not None:
         print_trace(Trace.model_validate(finding.trace), console)
@@ -118,22 +115,22 @@ def _print_others(found: Sequence[Cause], console: Console) -> None:
         numbers = ", ".join(f"BUGS {fault.number}" for fault in cause.known_from)
         more = "; ".join(filter(None, (numbers, cause.others and f"and {cause.others}")))
         line = f"{signature.headline}{f' ({more})' if more else ''}"
-        console.print(f"[bold red]{signature.divergence}[/]: {escape(line)}", highlight=False)
+        console.print(f"[bold red]{signature.divergence}[/]: {escape(line)}")
     if any(cause.others for cause in found[:1]) or len(found) > 1:
-        console.print("--verbose shows these in full\n", highlight=False)
+        console.print("--verbose shows these in full\n")
 
 
 def print_demonstration(shown: Demonstration, console: Console) -> None:
     """Whether a whole manager shows a finding, and how its test ended if it was run."""
     if shown.reproduced:
         about = escape(shown.detail) or "--pytest DIR writes the test"
-        console.print(f"  reproduced on a whole {shown.whole}; {about}", highlight=False)
+        console.print(f"  reproduced on a whole {shown.whole}; {about}")
     elif shown.detail:
         whether = "not reproduced on" if shown.reproduced is False else "not played on"
-        console.print(f"  {whether} a whole manager: {escape(shown.detail)}", highlight=False)
+        console.print(f"  {whether} a whole manager: {escape(shown.detail)}")
     if shown.outcome is not CaseOutcome.NOT_RUN:
         said = f": {shown.said}" if shown.said else ""
-        console.print(f"  its test {shown.outcome}{escape(said)}", highlight=False)
+        console.print(f"  its test {shown.outcome}{escape(said)}")
 
 
 def print_stale(entry: Entry, console: Console) -> None:
@@ -141,8 +138,7 @@ def print_stale(entry: Entry, console: Console) -> None:
     console.print(
         f"[bold red]stale ledger entry[/]: {entry.signature.claim}: "
         f"{escape(entry.signature.pattern)} does not reproduce; remove the entry or narrow its "
-        f"releases ({entry.releases})",
-        highlight=False,
+        f"releases ({entry.releases})"
     )
     console.print()
 
@@ -152,8 +148,7 @@ def print_shrunk(shrunk: Shrunk, console: Console) -> None:
     signature = shrunk.entry.signature
     console.print(
         f"[bold red]footprint too large[/]: {escape(signature.headline)}: fewer cases diverge "
-        f"in {count(shrunk.places, 'place')}; update the footprints with hitproof footprints",
-        highlight=False,
+        f"in {count(shrunk.places, 'place')}; update the footprints with hitproof footprints"
     )
     print_fact("code", str(signature.defect), console)
     print_cited(signature.claim, signature.sentence, console)
@@ -173,7 +168,7 @@ def _print_policies(report: Report, console: Console) -> None:
             + (" (chosen)" if standing.chosen is not None else "")
             for standing in report.policies
         )
-        console.print(f"policies: {shown}", highlight=False)
+        console.print(f"policies: {shown}")
         print_costs(report.policies, console)
 
 
@@ -215,25 +210,23 @@ def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
     for detail in filter(None, (report.policies_detail, report.reads.detail, report.idle)):
-        console.print(f"[bold yellow]inconclusive[/]: {escape(detail)}", highlight=False)
+        console.print(f"[bold yellow]inconclusive[/]: {escape(detail)}")
     reasons = list(dict.fromkeys(o.detail for o in report.unsettled))
     shown = reasons if verbose else reasons[:_MOST_INCONCLUSIVE]
     for reason in shown:
         times = sum(o.detail == reason for o in report.unsettled)
         console.print(
-            f"[bold yellow]inconclusive[/] ({count(times, 'obligation')}): {escape(reason)}",
-            highlight=False,
+            f"[bold yellow]inconclusive[/] ({count(times, 'obligation')}): {escape(reason)}"
         )
     _print_number_left(len(reasons), console, verbose)
     if report.unrecorded:
-        console.print(f"[bold yellow]inconclusive[/]: {escape(report.unrecorded)}", highlight=False)
+        console.print(f"[bold yellow]inconclusive[/]: {escape(report.unrecorded)}")
     first = {each.reason: each.unsettled for each in reversed(report.unplayed)}
     unplayed = Counter(each.reason for each in report.unplayed)
     for reason in list(unplayed)[: None if verbose else _MOST_INCONCLUSIVE]:
         console.print(
             f"[bold yellow]inconclusive[/] ({unplayed[reason]} of "
-            f"{count(report.played, 'history', 'histories')}): {escape(first[reason])}",
-            highlight=False,
+            f"{count(report.played, 'history', 'histories')}): {escape(first[reason])}"
         )
     _print_number_left(len(unplayed), console, verbose)
     if report.unsettled:
@@ -252,8 +245,8 @@ def _print_settled(report: Report, console: Console) -> None:
     open_ones = Counter(o.claim for o in report.unsettled)
     settled = [claim for claim in every if claim not in open_ones]
     parts = [f"{claim} ({n} of {every[claim]} obligations)" for claim, n in open_ones.items()]
-    console.print(f"  not checked: {', '.join(parts)}", highlight=False)
-    console.print(f"  checked    : {', '.join(settled) or 'no claim in full'}", highlight=False)
+    console.print(f"  not checked: {', '.join(parts)}")
+    console.print(f"  checked    : {', '.join(settled) or 'no claim in full'}")
 
 
 def _print_obligations(report: Report, console: Console) -> None:
@@ -270,7 +263,7 @@ def _print_obligations(report: Report, console: Console) -> None:
 
 
 def _print_coverage(report: Report, console: Console) -> None:
-    console.print(f"{coverage_in_words(report)}; {report.seconds:.1f} s", highlight=False)
+    console.print(f"{coverage_in_words(report)}; {report.seconds:.1f} s")
 
 
 def _print_left_out(report: Report, console: Console) -> None:
@@ -280,14 +273,14 @@ def _print_left_out(report: Report, console: Console) -> None:
     listed = ", ".join(f"{number} {origin}" for origin, number in sorted(report.left_out.items()))
     total = count(sum(report.left_out.values()), "history", "histories")
     line = f"skipped: {total} that need features this release lacks ({listed})"
-    console.print(escape(line), highlight=False)
+    console.print(escape(line))
 
 
 def _print_branches(report: Report, console: Console) -> None:
     """The share on record, where the modules are those that were measured."""
     measured = report.branches
     share = "not measured for this code" if measured is None else measured.describe()
-    console.print(f"branches: {share}", highlight=False)
+    console.print(f"branches: {share}")
 
 
 def _print_baseline(report: Report, console: Console) -> None:
@@ -299,7 +292,7 @@ def _print_baseline(report: Report, console: Console) -> None:
     if new:
         against = sum(map(report.is_new, new))
         line += f"; {against} of {count(new, 'new finding')} are not in the baseline"
-    console.print(escape(line), highlight=False)
+    console.print(escape(line))
 
 
 def coverage_in_words(report: Report) -> str:
@@ -345,16 +338,14 @@ def print_verdict(report: Report, console: Console) -> None:
         more = f"; {count(known, 'known divergence')}" if known else ""
         words = {each: f"{words[each]}, in a restricted run" for each in words}
         words[Verdict.CONFORMS] = f"[bold]nothing new found[/] in what was judged, not all{more}"
-    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}")
 
 
 def print_held_against(report: Report, console: Console) -> None:
     """Which release a checkout is held against, and what says so."""
     target = report.target
     if target.inferred:
-        console.print(
-            f"baseline release {target.version}, by {escape(target.inferred)}", highlight=False
-        )
+        console.print(f"baseline release {target.version}, by {escape(target.inferred)}")
 
 
 def print_since_then(report: Report, console: Console) -> None:
@@ -362,8 +353,8 @@ def print_since_then(report: Report, console: Console) -> None:
     if report.since_then is not None:
         for name, findings in report.since_then.sorts.items():
             for headline in findings:
-                console.print(f"{name}: {escape(headline)}", highlight=False)
-        console.print(report.since_then.describe(), highlight=False)
+                console.print(f"{name}: {escape(headline)}")
+        console.print(report.since_then.describe())
 
 
 def _what_diverges(report: Report) -> str:

@@ -88,9 +88,7 @@ def _in_words(items: Sequence[str]) -> str:
 def _print_broken(broken: Broken, console: Console) -> None:
     at = "after the step" if broken.call == "step" else f"at {broken.call}"
     console.print(
-        f"{_INDENT}[bold red]violates a clause[/] {at}: [bold red]{broken.divergence}[/]: ",
-        end="",
-        highlight=False,
+        f"{_INDENT}[bold red]violates a clause[/] {at}: [bold red]{broken.divergence}[/]: ", end=""
     )
     _line(broken.headline, console)
     print_fact("code", broken.code, console)
@@ -104,4 +102,4 @@ def _print_broken(broken: Broken, console: Console) -> None:
 
 
 def _line(text: str, console: Console, style: str | None = None) -> None:
-    console.print(text, markup=False, highlight=False, style=style)
+    console.print(text, markup=False, style=style)

@@ -168,7 +168,7 @@ def place(source: str) -> tuple[str, int]:
 def plain(draw: Callable[[Console], None]) -> str:
     """What ``draw`` prints, without colours and unbroken lines."""
     file = StringIO()
-    draw(Console(file=file, width=200, soft_wrap=True, color_system=None))
+    draw(Console(file=file, width=200, soft_wrap=True, color_system=None, highlight=False))
     return readable(file.getvalue().rstrip())
 
 
