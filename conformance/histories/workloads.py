@@ -236,6 +236,11 @@ class Deployment:
             )
         if (self.max_num_scheduled_tokens or 0) > self.max_num_batched_tokens:
             raise HistoryError("max_num_scheduled_tokens exceeds max_num_batched_tokens; lower it")
+        if self.ranks > 1 and self.async_scheduling and not self.v2_model_runner:
+            raise HistoryError(  # vLLM: ``VllmConfig`` refuses it
+                "of the model runners only the second plans ahead on several ranks; set "
+                "v2_model_runner, or omit async_scheduling"
+            )
         if self.host is not None and (
             [group.kind for group in self.groups] != [GroupKind.FULL_ATTENTION]
             or self.layers

@@ -66,13 +66,15 @@ _SHARED = "reused_content_is_determined_by_the_hit"
 _GARBAGE = "garbage of drafts"
 
 
-def null_read(loaded: bool, rejected: bool = False) -> Defect:
+def null_read(loaded: bool, rejected: bool = False, failed: bool = False) -> Defect:
     """A read of a null or missing block.
 
-    ``loaded`` is whether a connector wrote tokens of the request, ``rejected`` whether a step was
-    planned as if drafts in flight were right that are rejected.
+    ``loaded`` is whether a connector wrote tokens of the request, ``failed`` whether some of them
+    are of a load that has failed, ``rejected`` whether a step was planned as if drafts in flight
+    were right that are rejected.
     """
-    after = "rejection" if rejected else "load" if loaded else None
+    how = {"failed-load": failed, "rejection": rejected, "load": loaded}
+    after = next((each for each, is_so in how.items() if is_so), None)
     return Defect.of(Code.NULL_BLOCK_READ, after=after)
 
 
@@ -127,6 +129,7 @@ class ContentModel:
         # The block that has the running state; none before a request's first step.
         self._running: dict[tuple[str, int], int] = {}
         self._loaded: set[str] = set()
+        self._failed: set[str] = set()
         self._planned: dict[str, int] = {}
         # The tokens that are computed again for windows outside the prefix cache alone.
         self._replayed: dict[str, range] = {}
@@ -154,6 +157,7 @@ class ContentModel:
         self._passes.pop(request, None)
         self._final.pop(request, None)
         self._loaded.discard(request)
+        self._failed.discard(request)
         self._planned.pop(request, None)
         self._replayed.pop(request, None)
         for group in range(len(self._engine.groups)):
@@ -199,6 +203,8 @@ class ContentModel:
 
     def spoil(self, request: str, tables: Tables, start: int, end: int, what: str) -> None:
         """The tokens from ``start`` to ``end`` have ``what`` instead of their entries."""
+        if what == INVALID_LOAD:
+            self._failed.add(request)
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
                 block_id = _at(table, (end - 1) // group.block_size)
@@ -354,7 +360,8 @@ class ContentModel:
         size, expected = self._engine.groups[group].block_size, None
         if isinstance(found, str):
             rejected = self._passes[request].start < self._planned.get(request, 0)
-            defect, actual = null_read(request in self._loaded, rejected), found
+            failed = request in self._failed
+            defect, actual = null_read(request in self._loaded, rejected, failed), found
             expected = Held(request, group, token // size)
         elif claim == _SHARED:
             drafts = "drafts" if found.draft == _GARBAGE else None

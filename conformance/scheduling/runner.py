@@ -252,7 +252,8 @@ class ModelRunner:
         if self._transfers is None or not self._transfers.spoils(name):
             return None
         known, end = self._known(name), sum(self._range(scheduled))
-        if end <= known + self._requests[name].proposed:
+        padding = scheduled.num_drafts if scheduled.whole else 0
+        if end <= known + max(self._requests[name].proposed, padding):
             return None
         return violation(
             Defect.of(Code.FAILED_LOAD_DELIVERED, of="own", policy=self._transfers.policy),

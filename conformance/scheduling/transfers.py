@@ -241,7 +241,8 @@ class ConnectorTransfers:
             self._failed.add(name)
             self._content.spoil(name, tables, start, end, INVALID_LOAD)
         for place in self._places(0, loading):
-            if place in arrival.invalid_blocks:
+            # What is not loaded, as no token reads it, does not fail.
+            if place in arrival.invalid_blocks and tables[0][place]:
                 self._failed.add(name)
                 first, last = max(start, place * size), min(end, (place + 1) * size)
                 self._content.spoil(name, tables, first, last, INVALID_LOAD)

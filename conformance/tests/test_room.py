@@ -13,11 +13,13 @@ from hitproof.conformance.tests.test_scheduling import DEPLOYMENT
 from hitproof.reference.policies import Policies
 
 
-def test_what_has_no_layers_derives_nothing() -> None:
+def test_what_no_deployment_has_is_refused() -> None:
     with pytest.raises(HistoryError, match="add layers"):
         replace(DEPLOYMENT, num_gpu_blocks_override=4)
     with pytest.raises(HistoryError, match="one entry for each rank"):
         replace(DEPLOYMENT, ranks=2, layers=(Layers(2),), rank_blocks=(20,))
+    with pytest.raises(HistoryError, match="set v2_model_runner"):
+        replace(DEPLOYMENT, ranks=2, async_scheduling=True)
     with pytest.raises(HistoryError, match="lower min_tokens"):
         SchedulerHistory(DEPLOYMENT, {"a": Arrival((1, 2), (3,), min_tokens=2)})
 

@@ -85,7 +85,7 @@ AGAIN = {"deployment": STATES, "known": {"a": 40}}
 BESIDE = [[step("c", 0, 3)], [step("c", 3, 1), step("a", 0, 15)]]
 BESIDE_A_HIT = [[step("c", 0, 3)], [step("c", 3, 1), step("a", 8, 15)]]
 ADMITTED = {"deployment": MARGIN, "before": ["c"], "known": {"c": 4, "a": 40}}
-RANKS = replace(DEPLOYMENT, ranks=2, async_scheduling=True)
+RANKS = replace(DEPLOYMENT, ranks=2, async_scheduling=True, v2_model_runner=True)
 NO_OTHERS = Pause(0, 1, finishes_running=True)
 SMALL = replace(STATES, max_num_batched_tokens=3)
 ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y": 4}}

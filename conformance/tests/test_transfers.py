@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Prefixes
@@ -214,3 +215,36 @@ def test_failed_blocks_are_reported_when_it_is_said(monkeypatch: pytest.MonkeyPa
             runner.taken_up(done)
         assert found == reported
         assert runner.transfers.loaded == {"b"}
+
+
+def test_what_is_not_loaded_does_not_fail() -> None:
+    for blocks in ((1, 2, 3), (1, 0, 3)):
+        runner = Runner()
+        runner.step(Transfers({"a": Loading(0, 8, (blocks,))}, {}), first("a", 8, 1, *blocks))
+        assert runner.transfers.fails("a") == (0 not in blocks)
+
+
+def test_a_null_block_is_read_after_a_load_or_a_failed_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ARRIVALS, "c", replace(ARRIVALS["a"], invalid_blocks=()))
+    for name, after in (("a", "failed-load"), ("c", "load")):
+        runner, table = Runner(), (0, 2, 3)
+        told = Transfers({name: Loading(0, 8, (table,))}, {})
+        plan = Plan((first(name, 8, 1, *table),), transfers=told)
+        _, wrong = runner.runner.execute(plan, PoolState({}, 0, runner.held))
+        found = {each.signature.defect for each in wrong}
+        assert Defect.of(Code.NULL_BLOCK_READ, after=after) in found
+
+
+def test_padding_of_a_request_that_resumes_is_not_taken_from_its_failed_load() -> None:
+    for whole, found in ((True, []), (False, [Code.FAILED_LOAD_DELIVERED])):
+        runner = Runner()
+        done, _ = runner.step(Transfers({"a": LOADING}, {}), first("a", 8, 1))
+        runner.taken_up(done)
+        done, wrong = runner.step(NONE, Scheduled("a", 4, 5, 0, ((),), False, False))
+        assert not wrong
+        assert not runner.taken_up(done, a=[90])
+        blocks = TABLE if whole else ((),)
+        done, _ = runner.step(NONE, Scheduled("a", 9, 2, 1, blocks, whole, False))
+        assert codes(runner.taken_up(done, a=[91])) == found

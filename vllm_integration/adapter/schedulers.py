@@ -159,7 +159,7 @@ class VllmSchedulers:
         if not hasattr(self._speculative_class, _SEVERAL):
             changes["num_mtp_modules"] = 1
         groups = deployment.groups
-        if deployment.ranks > 1 and not (deployment.v2_model_runner and _staggers()):
+        if deployment.ranks > 1 and not _staggers():
             changes["async_scheduling"] = False
         if not hasattr(self.interface, OPTING_OUT):
             groups = tuple(group for group in groups if group.prefix_cacheable)
