@@ -111,19 +111,16 @@ class JudgedManager:
     # --- requests ------------------------------------------------------------------------------
 
     def add_request(self, name: str, request: RequestInput) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._ask("add_request", lambda manager: manager.add_request(name, request), name)
         self._num_tokens[name] = len(request.prompt)
         self._learn("add_request", name)
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._ask("append_output", lambda manager: manager.append_output(name, token_ids), name)
         self._num_tokens[name] += len(token_ids)
         self._learn("append_output", name)
 
     def set_progress(self, name: str, progress: Progress) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._progress[name] = progress
         if progress.num_preemptions:
             self._preempted.add(name)
@@ -131,7 +128,6 @@ class JudgedManager:
         self._ask("set_progress", lambda manager: manager.set_progress(name, progress), name)
 
     def block_keys(self, name: str, group: int) -> Sequence[tuple[Name, ...]]:
-        """See `conformance.subject.managers.Manager`."""
         size, unit = self._engine.groups[group].block_size, self._engine.hash_block_size
         if not self._fine:
             unit = size
@@ -143,7 +139,6 @@ class JudgedManager:
         return [tuple(names) for names in blocks.values()]
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
-        """See `conformance.subject.managers.Manager`."""
         cached = self._named.seen.cached
         found = [block for name in key for block in cached.get((group, name), ())]
         return list(dict.fromkeys(found))
@@ -156,7 +151,6 @@ class JudgedManager:
     # --- what is judged ------------------------------------------------------------------------
 
     def get_computed_blocks(self, name: str) -> Hit:
-        """See `conformance.subject.managers.Manager`."""
         call, cached = "get_computed_blocks", self._named.seen.cached
         hit = self._ask(call, lambda manager: manager.get_computed_blocks(name), name)
         num_tokens = self._num_tokens[name]
@@ -200,7 +194,6 @@ class JudgedManager:
     def get_computed_blocks_for_connector(
         self, name: str, cap: int | None = None
     ) -> tuple[Hit, bool] | None:
-        """See `conformance.subject.managers.ConnectorManager`."""
         answer, _ = self._local_prefix(name, cap, taken=True)
         if answer is not None:
             # It starts there, past what an earlier lookup showed to be shared.
@@ -209,7 +202,6 @@ class JudgedManager:
         return answer
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        """See `conformance.subject.managers.Manager`."""
         call = "allocate_slots"
         new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation), name)
         copies = self._ask(call, lambda _: self._named.take_block_copies(), name)
@@ -277,7 +269,6 @@ class JudgedManager:
         return new
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """See `conformance.subject.managers.Manager`."""
         call = "cache_blocks"
         tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
         is_loaded = name in self._loading
@@ -295,7 +286,6 @@ class JudgedManager:
         self._registrations.computed(name, num_computed_tokens)
 
     def free(self, name: str) -> None:
-        """See `conformance.subject.managers.Manager`."""
         if accountable := self._named.accountable:
             call = "finalize_partial_tail_offloads"
             final = self._ask(call, lambda _: accountable.final_states(name), name)
@@ -318,14 +308,12 @@ class JudgedManager:
                 self._add_wrong("free", *wrong)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """See `conformance.subject.managers.Manager`."""
         call, gone = "evict_blocks", set(block_ids)
         self._registrations.evicted()
         self._ask(call, lambda manager: manager.evict_blocks(sorted(gone)))
         self._must_be_forgotten(call, gone & _registered(self._observe(call)))
 
     def reset_prefix_cache(self) -> bool:
-        """See `conformance.subject.managers.Manager`."""
         call, tables = "reset_prefix_cache", self._named.seen.tables
         held = sorted(name for name, of_all in tables.items() if any(map(any, of_all)))
         done = self._ask(call, lambda manager: manager.reset_prefix_cache())
@@ -351,7 +339,6 @@ class JudgedManager:
         return done
 
     def new_step_starts(self) -> None:
-        """See `conformance.subject.managers.Manager`."""
         if manager := self._named.accountable:
             call = "take_boundary_state_offloads"
             offered = self._ask(call, lambda _: manager.take_offered_states())
@@ -363,7 +350,6 @@ class JudgedManager:
         self._ask("new_step_starts", lambda manager: manager.new_step_starts())
 
     def observe(self) -> Observation:
-        """See `conformance.subject.managers.Manager`."""
         return self._named.seen
 
     def step_ends(self) -> None:
@@ -513,7 +499,6 @@ class JudgedManager:
     # --- blocks held from outside --------------------------------------------------------------
 
     def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         call, manager = "remove_skipped_blocks", sharing(self._named.manager)
         self._ask(call, lambda _: manager.remove_skipped_blocks(name, num_computed_tokens), name)
         tables = self._tables(self._observe(call, name), name)
@@ -526,7 +511,6 @@ class JudgedManager:
         self._judge_handed(name, tables, num_computed_tokens)
 
     def take_free_blocks(self, count: int | None) -> Sequence[int]:
-        """See `conformance.subject.managers.SharingManager`."""
         call, manager, before = "get_new_blocks", sharing(self._named.manager), self._named.seen
         taken = self._ask(call, lambda _: manager.take_free_blocks(count))
         seen = self._observe(call)
@@ -540,14 +524,12 @@ class JudgedManager:
         return taken
 
     def hold_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         manager = sharing(self._named.manager)
         self._ask("touch", lambda _: manager.hold_blocks(block_ids))
         self._observe("touch", touched=(tuple(block_ids),))
         self._admitted.taken_by_others()
 
     def release_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         call, manager, before = "free_blocks", sharing(self._named.manager), self._named.seen
         self._ask(call, lambda _: manager.release_blocks(block_ids))
         seen = self._observe(call)

@@ -84,36 +84,30 @@ class Pair:
         self.step = 0
 
     def add_request(self, name: str, request: RequestInput) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._both("add_request", lambda manager: manager.add_request(name, request))
         self._num_tokens[name] = len(request.prompt)
         self._learn("add_request", name)
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._both("append_output", lambda manager: manager.append_output(name, token_ids))
         self._num_tokens[name] += len(token_ids)
         self._learn("append_output", name)
 
     def set_progress(self, name: str, progress: Progress) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._progress[name] = progress.num_written_tokens
         self._planned[name] = max(self._planned.get(name, 0), progress.num_computed_tokens)
         for side in (self._real, self._reference):
             side.manager.set_progress(name, progress)
 
     def block_keys(self, name: str, group: int) -> Sequence[Name]:
-        """See `conformance.subject.managers.Manager`."""
         size = self._history.engine.groups[group].block_size
         full = self._num_tokens[name] // size
         return [self._prefixes.name(name, (block + 1) * size) for block in range(full)]
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
-        """See `conformance.subject.managers.Manager`."""
         return self._real.seen.cached.get((group, key), ())
 
     def get_computed_blocks(self, name: str) -> Hit:
-        """See `conformance.subject.managers.Manager`."""
         call = "get_computed_blocks"
         real, reference = self._both(call, lambda manager: manager.get_computed_blocks(name))
         num_tokens, cached = self._num_tokens[name], self._real.seen.cached
@@ -133,7 +127,6 @@ class Pair:
         return real
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        """See `conformance.subject.managers.Manager`."""
         call = "allocate_slots"
         real, reference = self._both(call, lambda m: m.allocate_slots(name, allocation))
         self._computed[name] = self._progress.get(name, 0)
@@ -157,19 +150,16 @@ class Pair:
         return real
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._both("cache_blocks", lambda m: m.cache_blocks(name, num_computed_tokens))
         self._registered("cache_blocks", name)
 
     def free(self, name: str) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._both("free", lambda manager: manager.free(name))
         self._judge.loaded.discard(name)
         self._planned.pop(name, None)
         self._compare("free")
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """See `conformance.subject.managers.Manager`."""
         ids = list(block_ids)
         cached = self._real.seen.cached
         self._evicted |= {key for key, blocks in cached.items() if not set(blocks).isdisjoint(ids)}
@@ -177,7 +167,6 @@ class Pair:
         self._compare("evict_blocks")
 
     def reset_prefix_cache(self) -> bool:
-        """See `conformance.subject.managers.Manager`."""
         call = "reset_prefix_cache"
         real, reference = self._both(call, lambda manager: manager.reset_prefix_cache())
         if real != reference:
@@ -188,7 +177,6 @@ class Pair:
     def get_computed_blocks_for_connector(
         self, name: str, cap: int | None = None
     ) -> tuple[Hit, bool] | None:
-        """See `conformance.subject.managers.ConnectorManager`."""
         call = "get_computed_blocks_for_connector"
         real, reference = self._both(call, partial(_local_prefix, name=name, cap=cap))
         if real is None or reference is None:
@@ -208,7 +196,6 @@ class Pair:
         return self._judge.local_prefix(name, tokens, prefix, flagged, cached, cap)
 
     def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         call = "remove_skipped_blocks"
         self._both(call, lambda m: sharing(m).remove_skipped_blocks(name, num_computed_tokens))
         # Up to 0.25 the steps in flight count as done: what they alone read is given up before.
@@ -216,7 +203,6 @@ class Pair:
         self._compare(call)
 
     def take_free_blocks(self, count: int | None) -> Sequence[int]:
-        """See `conformance.subject.managers.SharingManager`."""
         call = "get_new_blocks"
         real, reference = self._both(call, lambda m: sharing(m).take_free_blocks(count))
         if list(real) != list(reference):
@@ -226,21 +212,17 @@ class Pair:
         return real
 
     def hold_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         self._both("touch", lambda m: sharing(m).hold_blocks(block_ids))
         self._compare("touch")
 
     def release_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         self._both("free_blocks", lambda m: sharing(m).release_blocks(block_ids))
         self._compare("free_blocks")
 
     def new_step_starts(self) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._both("new_step_starts", lambda manager: manager.new_step_starts())
 
     def observe(self) -> Observation:
-        """See `conformance.subject.managers.Manager`."""
         return self._real.seen
 
     def _both(self, call: str, ask: Callable[[Manager], _T]) -> tuple[_T, _T]:

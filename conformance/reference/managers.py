@@ -40,7 +40,6 @@ class ReferenceManagers:
         self._watched = watched
 
     def start(self, engine: EngineConfiguration) -> "ReferenceManager":
-        """See `conformance.subject.managers.ManagerSubject`."""
         scratch_first = self._policies.free_order is FreeOrder.SCRATCH_FIRST
         return ReferenceManager(self.make(engine), engine, scratch_first)
 
@@ -82,7 +81,6 @@ class ReferenceManager:
         self._holds_events = False
 
     def add_request(self, name: str, request: RequestInput) -> None:
-        """See `conformance.subject.managers.Manager`."""
         # The reference identifies adapters by name alone, so the name includes the path.
         path = "" if request.lora_path is None else f" at {request.lora_path}"
         lora = None if request.lora_name is None else LoRA(request.lora_name + path)
@@ -106,17 +104,14 @@ class ReferenceManager:
         )
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._requests[name].append_output_token_ids(*token_ids)
 
     def set_progress(self, name: str, progress: Progress) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._requests[name].num_computed_tokens = progress.num_computed_tokens
         self._requests[name].num_preemptions = progress.num_preemptions
         self._requests[name].num_in_flight_tokens = progress.num_in_flight_tokens
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
-        """See `conformance.subject.managers.Manager`."""
         return block_hashes_of_size(
             self._requests[name].block_hashes,
             self._engine.hash_block_size,
@@ -124,11 +119,9 @@ class ReferenceManager:
         )
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
-        """See `conformance.subject.managers.Manager`."""
         return self._cached().get((group, key), ())
 
     def get_computed_blocks(self, name: str) -> Hit:
-        """See `conformance.subject.managers.Manager`."""
         request = self._requests[name]
         blocks, length = self._manager.get_computed_blocks(request)
         hit = Hit(length, _tables(blocks), request.shared_prefix_boundary)
@@ -136,7 +129,6 @@ class ReferenceManager:
         return hit
 
     def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
-        """See `conformance.subject.managers.CappedManager`."""
         request = self._requests[name]
         hit = self._manager.coordinator.find_longest_cache_hit(request.block_hashes, cap)
         return Hit(hit.length, _tables(KVCacheBlocks(hit.blocks)))
@@ -144,7 +136,6 @@ class ReferenceManager:
     def get_computed_blocks_for_connector(
         self, name: str, cap: int | None = None
     ) -> tuple[Hit, bool]:
-        """See `conformance.subject.managers.ConnectorManager`."""
         request = self._requests[name]
         if cap is not None:
             found, flagged = self._manager.coordinator.find_local_prefix(request.block_hashes, cap)
@@ -153,7 +144,6 @@ class ReferenceManager:
         return Hit(length, _tables(blocks)), flagged
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        """See `conformance.subject.managers.Manager`."""
         hit = allocation.hit
         new = self._manager.allocate_slots(
             self._requests[name],
@@ -179,27 +169,21 @@ class ReferenceManager:
         )
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._manager.cache_blocks(self._requests[name], num_computed_tokens)
 
     def free(self, name: str) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._manager.free(self._requests[name])
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._manager.evict_blocks(block_ids)
 
     def reset_prefix_cache(self) -> bool:
-        """See `conformance.subject.managers.Manager`."""
         return self._manager.reset_prefix_cache()
 
     def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         self._manager.remove_skipped_blocks(name, num_computed_tokens)
 
     def take_free_blocks(self, count: int | None) -> Sequence[int]:
-        """See `conformance.subject.managers.SharingManager`."""
         pool = self._manager.block_pool
         free = pool.num_free_blocks
         taken = [
@@ -210,13 +194,11 @@ class ReferenceManager:
         return taken
 
     def hold_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         pool = self._manager.block_pool
         pool.touch([pool.blocks[number] for number in block_ids])
         self._outside += block_ids
 
     def release_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         pool = self._manager.block_pool
         given = [pool.blocks[number] for number in reversed(block_ids)]
         pool.free_blocks(given, self._scratch_first)
@@ -224,15 +206,12 @@ class ReferenceManager:
             self._outside.remove(number)
 
     def new_step_starts(self) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._manager.new_step_starts()
 
     def hold_events(self, held: bool) -> None:
-        """See `conformance.subject.managers.QueueingManager`."""
         self._holds_events = held
 
     def observe(self) -> Observation:
-        """See `conformance.subject.managers.Manager`."""
         manager, pool = self._manager, self._manager.block_pool
         held = {name: _tables(manager.get_blocks(name)) for name in self._requests}
         tables = {name: found for name, found in held.items() if any(found)}

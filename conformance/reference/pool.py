@@ -14,34 +14,27 @@ class ReferencePool:
         self._pool = BlockPool(num_blocks)
 
     def get_new_blocks(self, count: int) -> list[int]:
-        """See `BlockPool.get_new_blocks`."""
         return [block.block_id for block in self._pool.get_new_blocks(count)]
 
     def touch(self, blocks: Sequence[int]) -> None:
-        """See `BlockPool.touch`."""
         self._pool.touch(self._pool.blocks[block] for block in blocks)
 
     def free_blocks(self, blocks: Sequence[int]) -> None:
-        """See `BlockPool.free_blocks`."""
         self._pool.free_blocks((self._pool.blocks[block] for block in blocks), True)
 
     def cache_full_block(self, block: int, key: Key) -> None:
-        """See `BlockPool.cache_full_blocks`."""
         block_hash, group_id = key
         request = Request("", [0], 1)
         request.block_hashes = [block_hash]
         self._pool.cache_full_blocks(request, [self._pool.blocks[block]], 0, 1, 1, group_id, [True])
 
     def evict_blocks(self, blocks: Sequence[int]) -> None:
-        """See `BlockPool.evict_blocks`."""
         self._pool.evict_blocks(blocks)
 
     def reset_prefix_cache(self) -> bool:
-        """See `BlockPool.reset_prefix_cache`."""
         return self._pool.reset_prefix_cache()
 
     def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
-        """See `BlockPool.get_cached_block`."""
         found = self._pool.get_cached_block(block_hash, groups)
         return None if found is None else [block.block_id for block in found]
 

@@ -34,7 +34,6 @@ class SimulatedReference:
         self._pool.get_new_blocks = counted  # type: ignore[assignment, method-assign]  # here only
 
     def arrive(self, name: str, num_prompt_tokens: int, hashes: Sequence[bytes]) -> Request:
-        """See `SimulatedManager`, here and below."""
         request = Request(name, (), self._engine.hash_block_size)
         request.num_hash_lookahead_tokens = self._engine.num_hash_lookahead_tokens
         request.num_prompt_tokens = num_prompt_tokens
@@ -62,7 +61,6 @@ class SimulatedReference:
         return new is not None
 
     def computed(self, request: Request, num_tokens: int) -> None:
-        """See `SimulatedManager`, here and below."""
         request.num_computed_tokens = num_tokens
 
     def free(self, request: Request) -> None:
@@ -70,7 +68,6 @@ class SimulatedReference:
         self._manager.free(request)
 
     def new_step_starts(self) -> None:
-        """See `SimulatedManager`, here and below."""
         self._manager.new_step_starts()
 
     def num_evictions(self) -> int:
@@ -82,11 +79,9 @@ class SimulatedReference:
         return self._taken
 
     def num_free(self) -> int:
-        """See `SimulatedManager`."""
         return self._pool.num_free_blocks
 
     def cached(self) -> list[int]:
-        """See `SimulatedManager`, here and below."""
         counts = [0] * len(self._engine.groups)
         for group, _, _ in self._pool.cached_blocks():
             counts[group] += 1
@@ -97,7 +92,6 @@ class SimulatedReference:
         return [_real(table) for table in self._manager.get_blocks(request.request_id).blocks]
 
     def has_block(self, request: Request, group: int, block: int) -> bool:
-        """See `SimulatedManager`."""
         units = self._engine.groups[group].block_size // self._engine.hash_block_size
         last = (block + 1) * units - 1
         hashes: Sequence[Any] = request.block_hashes

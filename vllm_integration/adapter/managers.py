@@ -115,7 +115,6 @@ class VllmManagers:
         logging.getLogger("vllm").setLevel(logging.ERROR)
 
     def start(self, engine: EngineConfiguration) -> "VllmManager":
-        """See `conformance.subject.managers.ManagerSubject`."""
         return VllmManager(self, engine)
 
     def _in_flight(self, engine: EngineConfiguration) -> int | None:
@@ -262,7 +261,6 @@ class VllmManager:
             request.append_output_token_ids(list(token_ids))
 
     def set_progress(self, name: str, progress: Progress) -> None:
-        """See `conformance.subject.managers.Manager`."""
         request = self._requests[name]
         request.num_computed_tokens = progress.num_computed_tokens
         request.num_preemptions = progress.num_preemptions
@@ -298,11 +296,9 @@ class VllmManager:
         return [(copy.src_block_id, copy.dst_block_id) for copy in copies]
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
-        """See `conformance.subject.managers.Manager`."""
         return self._cache.cached().get((group, key), ())
 
     def get_computed_blocks(self, name: str) -> Hit:
-        """See `conformance.subject.managers.Manager`."""
         request = self._requests[name]
         blocks, length, *boundary = self._manager.get_computed_blocks(request)
         if boundary:  # the scheduler keeps it with the request
@@ -329,7 +325,6 @@ class VllmManager:
     def get_computed_blocks_for_connector(
         self, name: str, cap: int | None = None
     ) -> tuple[Hit, bool] | None:
-        """See `conformance.subject.managers.ConnectorManager`."""
         find = getattr(self._manager, FOR_CONNECTORS, None)
         if find is None or (cap is not None and not self._vllm.caps_lookups):
             return None
@@ -384,7 +379,6 @@ class VllmManager:
         return None if find is None else self._numbers(find())
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        """See `conformance.subject.managers.Manager`."""
         keywords: dict[str, Any] = {}
         if allocation.hit is not None:
             keywords["num_new_computed_tokens"] = allocation.hit.length
@@ -509,7 +503,6 @@ class VllmManager:
         return [OfferedState(name, group, block, end) for group, block, end in found]
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._manager.cache_blocks(self._requests[name], num_computed_tokens)
 
     def free(self, name: str) -> None:
@@ -531,15 +524,12 @@ class VllmManager:
             self._pool.free_blocks(reversed(part))
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """See `conformance.subject.managers.Manager`."""
         self._manager.evict_blocks(set(block_ids))
 
     def reset_prefix_cache(self) -> bool:
-        """See `conformance.subject.managers.Manager`."""
         return bool(self._manager.reset_prefix_cache())
 
     def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         remove = attribute(self._manager, "remove_skipped_blocks")
         request = self._requests[name]
         values = {
@@ -552,7 +542,6 @@ class VllmManager:
         remove(**spelled(remove, arguments(remove, values, where)))
 
     def take_free_blocks(self, count: int | None) -> Sequence[int]:
-        """See `conformance.subject.managers.SharingManager`."""
         free = self._pool.get_num_free_blocks()
         blocks = self._pool.get_new_blocks(free if count is None else min(count, free))
         taken = [block.block_id for block in blocks]
@@ -560,28 +549,23 @@ class VllmManager:
         return taken
 
     def hold_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         self._pool.touch([self._pool.blocks[number] for number in block_ids])
         self._outside += block_ids
 
     def release_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         self._pool.free_blocks([self._pool.blocks[number] for number in reversed(block_ids)])
         for number in block_ids:
             self._outside.remove(number)
 
     def new_step_starts(self) -> None:
-        """See `conformance.subject.managers.Manager`."""
         starts = getattr(self._manager, "new_step_starts", None)
         if starts is not None:
             starts()
 
     def hold_events(self, held: bool) -> None:
-        """See `conformance.subject.managers.QueueingManager`."""
         self._holds_events = held
 
     def observe(self) -> Observation:
-        """See `conformance.subject.managers.Manager`."""
         held = {name: self._numbers(self._manager.get_block_ids(name)) for name in self._requests}
         tables = {name: found for name, found in held.items() if any(found)}
         stats = self._manager.make_prefix_cache_stats()

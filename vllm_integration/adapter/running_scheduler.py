@@ -131,7 +131,6 @@ class VllmScheduler:
             self._host.bind(vllm.utils, self.engine, self._requests)
 
     def add_request(self, name: str, arrival: Arrival) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         request = self.make_request(name, arrival)
         if arrival.grammar_steps is not None:
             # It derives from classes of the target.
@@ -197,7 +196,6 @@ class VllmScheduler:
         return request
 
     def close(self, session: str) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         self.scheduler.add_request(self.make_end(session))
 
     def make_end(self, session: str) -> Any:
@@ -217,12 +215,10 @@ class VllmScheduler:
         )
 
     def grammar_is_ready(self, name: str) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         assert self._grammars is not None
         self._grammars.end(name)
 
     def check_drafts(self, plan: Plan, drafts: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         self.scheduler.update_draft_token_ids_in_output(self._drafts(drafts), plan.handle)
         return {
             name: sum(token >= 0 for token in tokens)
@@ -230,13 +226,11 @@ class VllmScheduler:
         }
 
     def masks(self, plan: Plan) -> dict[str, Masks]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         if self._grammars is None:
             return {}
         return self._grammars.masks(plan.handle, self._runs_v2)
 
     def abort(self, name: str) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         request_id = self._ids.get(name, name)
         self.scheduler.finish_requests(
             request_id, self._vllm.requests.RequestStatus.FINISHED_ABORTED
@@ -258,7 +252,6 @@ class VllmScheduler:
             self._ended[request_id] = inputs.popleft()
 
     def reset(self, wanted: Reset) -> WasReset:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         reset = attribute(self.scheduler, "reset_prefix_cache")
         options = {
             _STARTS_AGAIN: wanted.reset_running_requests,
@@ -277,7 +270,6 @@ class VllmScheduler:
         return WasReset(done, tuple(answers))
 
     def pause(self, pause: Pause | None) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         set_state = getattr(self.scheduler, SET_PAUSE, None)
         if set_state is None:
             raise CannotJudge(
@@ -291,7 +283,6 @@ class VllmScheduler:
         set_state(state)
 
     def reset_encoder(self) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         reset = getattr(self.scheduler, RESET_ENCODER, None)
         if reset is None:
             raise CannotJudge(
@@ -301,7 +292,6 @@ class VllmScheduler:
         reset()
 
     def may_encode(self, length: int) -> bool:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         large = Arrival((0,) * length, (0,), images=(Image("", 0, length),))
         request = self.make_request("", large)
         can_allocate = attribute(attribute(self.scheduler, ENCODED), "can_allocate")
@@ -319,11 +309,9 @@ class VllmScheduler:
         return LoRARequest(lora_name=name, lora_int_id=number, lora_path=f"/{name}")
 
     def has_requests(self) -> bool:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return bool(self.scheduler.has_requests())
 
     def schedule(self) -> Plan:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         output = self.scheduler.schedule()
         counts, drafts = output.num_scheduled_tokens, output.scheduled_spec_decode_tokens
         scheduled: dict[str, Scheduled] = {}
@@ -390,7 +378,6 @@ class VllmScheduler:
         drafts: Mapping[str, Sequence[int]],
         host: HostResult | None = None,
     ) -> dict[str, list[int]]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         outputs = self._vllm.outputs
         names = [each.request for each in plan.scheduled]
         ids = [self._ids.get(name, name) for name in names]
@@ -440,7 +427,6 @@ class VllmScheduler:
         return self._vllm.outputs.DraftTokenIds(ids, [list(each) for each in drafts.values()])
 
     def unfinished(self) -> frozenset[str]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return frozenset(
             name
             for name, request in self._requests.items()
@@ -448,7 +434,6 @@ class VllmScheduler:
         ).union(*self._inputs.values())
 
     def loading(self) -> frozenset[str]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         waits = getattr(self._vllm.requests.RequestStatus, "WAITING_FOR_REMOTE_KVS", None)
         return frozenset(
             name
@@ -457,11 +442,9 @@ class VllmScheduler:
         )
 
     def running(self) -> list[str]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return [self._name(request.request_id) for request in attribute(self.scheduler, "running")]
 
     def pool(self) -> PoolState:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         cached, free = self._cache.cached(), self._pool.get_num_free_blocks()
         held = frozenset(
             block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
@@ -475,32 +458,25 @@ class VllmScheduler:
         return PoolState(cached, free, held, self._host.state())
 
     def events(self) -> Sequence[tuple[str, Event]] | None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return None if self._host is None else self._host.events()
 
     def reported(self) -> tuple[int, int, int] | None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._reported
 
     def counted(self) -> Mapping[str, int] | None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._counted if self._vllm.counts_admissions else None
 
     def counted_loads(self) -> Mapping[str, int] | None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         counts = self._vllm.counts_admissions and self._connector is not None
         return self._counted_loads if counts else None
 
     def verified(self) -> tuple[int, int] | None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._verified if self._vllm.counts_admissions else None
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._cache.block_keys(name, group)
 
     def unit_keys(self, name: str) -> Sequence[Any]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._cache.unit_keys(name)
 
     def hits_per_group(self, name: str, cap: int) -> Sequence[int] | None:

@@ -46,7 +46,6 @@ class SimulatedVllm:
         self._pool.get_new_blocks = counted
 
     def arrive(self, name: str, num_prompt_tokens: int, hashes: Sequence[bytes]) -> Any:
-        """See `SimulatedManager`, here and below."""
         from vllm.sampling_params import SamplingParams
 
         unit, ahead = self._engine.hash_block_size, self._engine.num_hash_lookahead_tokens
@@ -77,7 +76,6 @@ class SimulatedVllm:
         request.append_output_token_ids([0] * count)
 
     def lookup(self, request: Any) -> Lookup:
-        """See `SimulatedManager`, here and below."""
         blocks, length, *boundary = self._manager.get_computed_blocks(request)
         if boundary:  # the scheduler keeps it with the request
             request.shared_prefix_boundary = boundary[0]
@@ -93,12 +91,10 @@ class SimulatedVllm:
         return new is not None
 
     def computed(self, request: Any, num_tokens: int) -> None:
-        """See `SimulatedManager`."""
         request.num_computed_tokens = num_tokens
         request.status = self._running
 
     def free(self, request: Any) -> None:
-        """See `SimulatedManager`."""
         self._manager.free(request)
 
     def new_step_starts(self) -> None:
@@ -121,7 +117,6 @@ class SimulatedVllm:
         return self._taken
 
     def num_free(self) -> int:
-        """See `SimulatedManager`."""
         return int(self._pool.get_num_free_blocks())
 
     def cached(self) -> list[int]:
@@ -137,7 +132,6 @@ class SimulatedVllm:
         return [sum(block != self._null for block in table) for table in tables]
 
     def has_block(self, request: Any, group: int, block: int) -> bool:
-        """See `SimulatedManager`."""
         size, unit = self._engine.groups[group].block_size, self._engine.hash_block_size
         hashes = request.block_hashes
         if (block + 1) * size > len(hashes) * unit:

@@ -150,7 +150,6 @@ class RecordedManagers(VllmManagers):
     """`VllmManagers` whose managers log their calls; ``log`` is that of the latest one."""
 
     def start(self, engine: EngineConfiguration) -> "RecordedManager":
-        """See `conformance.subject.managers.ManagerSubject`."""
         self.log = Log()
         return RecordedManager(self, engine)
 
@@ -168,18 +167,15 @@ class RecordedManager(VllmManager):
         self._log = vllm.log
 
     def add_request(self, name: str, request: RequestInput) -> None:
-        """See `conformance.subject.managers.Manager`."""
         super().add_request(name, request)
         self._log.requests[name] = self._requests[name]
         self._log.statements.append(Arrived(name))
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.Manager`."""
         super().append_output(name, token_ids)
         self._log.statements.append(Appended(name, tuple(token_ids)))
 
     def set_progress(self, name: str, progress: Progress) -> None:
-        """See `conformance.subject.managers.Manager`."""
         counts = ("num_computed_tokens", *IN_FLIGHT)
         before = [getattr(self._requests[name], count, 0) for count in counts]
         super().set_progress(name, progress)
@@ -188,18 +184,15 @@ class RecordedManager(VllmManager):
                 self._log.statements.append(Counted(name, count, now))
 
     def take_free_blocks(self, count: int | None) -> Sequence[int]:
-        """See `conformance.subject.managers.SharingManager`."""
         taken = super().take_free_blocks(count)
         asked = None if count is None else len(taken)
         self._log.statements.append(Pooled("get_new_blocks", count=asked))
         return taken
 
     def hold_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         super().hold_blocks(block_ids)
         self._log.statements.append(Pooled("touch", tuple(block_ids)))
 
     def release_blocks(self, block_ids: Sequence[int]) -> None:
-        """See `conformance.subject.managers.SharingManager`."""
         super().release_blocks(block_ids)
         self._log.statements.append(Pooled("free_blocks", tuple(reversed(block_ids))))
