@@ -1,8 +1,10 @@
 """The reference with one fault each."""
 
-from collections.abc import Callable, Iterable, Sequence
+# ruff: noqa: ARG005  # a patch has the arguments of what it replaces
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
@@ -14,6 +16,7 @@ from hitproof.conformance.subject.managers import (
     Observation,
     OfferedState,
     Progress,
+    Removed,
     Stored,
     Tables,
 )
@@ -23,6 +26,9 @@ from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.policies import Policies
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
+
+Patch: TypeAlias = Callable[..., Any]
+"""A method, or what one does to a right answer."""
 
 
 class Broken:
@@ -129,153 +135,6 @@ class FreesBeforeItRegisters(KVCacheManager):
             super().cache_blocks(request, num_computed_tokens)
 
 
-class TellsTooMuch(Wrapped):
-    """Tells of a shared prefix one boundary longer than the hit."""
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        hit = self.inner.get_computed_blocks(name)
-        return replace(hit, shared_prefix_boundary=hit.length + self.inner._engine.alignment)
-
-
-class TellsNothing(Wrapped):
-    """Reports no shared prefix."""
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        return replace(self.inner.get_computed_blocks(name), shared_prefix_boundary=0)
-
-
-class ShorterHit(Wrapped):
-    """Serves one boundary less than it could."""
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        hit = self.inner.get_computed_blocks(name)
-        engine = self.inner._engine
-        length = max(0, hit.length - engine.alignment)
-        tables = [
-            table[: length // group.block_size]
-            for table, group in zip(hit.tables, engine.groups, strict=True)
-        ]
-        return Hit(length, tuple(tables))
-
-
-class IgnoresCaps(Wrapped):
-    """Serves what it has, whatever the cap that it is given."""
-
-    def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit:
-        del cap
-        return self.inner.get_computed_blocks(name)
-
-
-class FallsShortOfCaps(Wrapped):
-    """Serves a boundary less than the cap that it is given allows."""
-
-    def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
-        return self.inner.get_computed_blocks_up_to(
-            name, max(cap - self.inner._engine.alignment, 0)
-        )
-
-
-class ConnectorReadsForAll(Wrapped):
-    """Reports a local prefix of requests that skip reading the cache, too."""
-
-    def get_computed_blocks_for_connector(
-        self, name: str, cap: int | None = None
-    ) -> tuple[Hit, bool] | None:
-        most = self.inner._requests[name].num_tokens - 1
-        return self.inner.get_computed_blocks_for_connector(name, most if cap is None else cap)
-
-
-class ConnectorIgnoresCaps(Wrapped):
-    """Reports the whole local prefix, whatever the cap that it is given."""
-
-    def get_computed_blocks_for_connector(
-        self, name: str, cap: int | None = None
-    ) -> tuple[Hit, bool] | None:
-        del cap
-        return self.inner.get_computed_blocks_for_connector(name)
-
-
-class ConnectorPassesBoundaries(Wrapped):
-    """Reports the whole local prefix where the cap that it is given is a boundary."""
-
-    def get_computed_blocks_for_connector(
-        self, name: str, cap: int | None = None
-    ) -> tuple[Hit, bool] | None:
-        ignores = cap is not None and cap % self.inner._engine.alignment == 0
-        return self.inner.get_computed_blocks_for_connector(name, None if ignores else cap)
-
-
-class ConnectorFlagsAll(Wrapped):
-    """Flags every local prefix."""
-
-    def get_computed_blocks_for_connector(
-        self, name: str, cap: int | None = None
-    ) -> tuple[Hit, bool] | None:
-        found = self.inner.get_computed_blocks_for_connector(name, cap)
-        return None if found is None else (found[0], True)
-
-
-class ConnectorFlagsNothing(Wrapped):
-    """Flags no local prefix."""
-
-    def get_computed_blocks_for_connector(
-        self, name: str, cap: int | None = None
-    ) -> tuple[Hit, bool] | None:
-        found = self.inner.get_computed_blocks_for_connector(name, cap)
-        return None if found is None else (found[0], False)
-
-
-class ConnectorGetsTheHit(Wrapped):
-    """Reports the hit that all groups share as the local prefix."""
-
-    def get_computed_blocks_for_connector(
-        self, name: str, cap: int | None = None
-    ) -> tuple[Hit, bool] | None:
-        return (self.inner.get_computed_blocks(name), False) if cap is None else None
-
-
-class ConnectorGetsOtherTables(Wrapped):
-    """Reports a local prefix with block tables of another block."""
-
-    def get_computed_blocks_for_connector(
-        self, name: str, cap: int | None = None
-    ) -> tuple[Hit, bool] | None:
-        found = self.inner.get_computed_blocks_for_connector(name, cap)
-        if found is None:
-            return None
-        prefix, flagged = found
-        shifted = tuple(tuple(block and block + 1 for block in table) for table in prefix.tables)
-        return replace(prefix, tables=shifted), flagged
-
-
-class StaleHit(Wrapped):
-    """Serves one boundary more, with blocks that hold something else."""
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        hit = self.inner.get_computed_blocks(name)
-        engine = self.inner._engine
-        length = hit.length + engine.alignment
-        if length >= self.inner._requests[name].num_tokens:
-            return hit
-        tables = [
-            (*table, *[1] * (engine.alignment // group.block_size))
-            for table, group in zip(hit.tables, engine.groups, strict=True)
-        ]
-        return Hit(length, tuple(tables))
-
-
-class OtherBlock(Wrapped):
-    """Serves a block that holds something else in a hit of the right length."""
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        hit = self.inner.get_computed_blocks(name)
-        last = hit.tables[-1]
-        if not last or not last[-1]:
-            return hit
-        other = last[-1] % (len(self.pool.blocks) - 1) + 1
-        return Hit(hit.length, (*hit.tables[:-1], (*last[:-1], other)))
-
-
 class FreesWindow(Wrapped):
     """Gives up the oldest block of each table that the next token still reads."""
 
@@ -288,22 +147,6 @@ class FreesWindow(Wrapped):
                 self.pool.free_blocks([blocks[held[0]]], scratch_first=False)
                 blocks[held[0]] = self.pool.null_block
         return tables
-
-
-class AnswersOtherBlocks(Wrapped):
-    """Answers the blocks that a running request gets in the wrong order."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        tables = self.inner.allocate_slots(name, allocation)
-        return None if tables is None else tuple(table[::-1] for table in tables)
-
-
-class AnswersNoBlocks(Wrapped):
-    """Does not answer the blocks that a running request gets."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        tables = self.inner.allocate_slots(name, allocation)
-        return None if tables is None else tuple(() for _ in tables)
 
 
 class Forgets(Wrapped):
@@ -322,15 +165,6 @@ class Forgets(Wrapped):
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
         self.inner.cache_blocks(name, num_computed_tokens)
         self._forget()
-
-
-class Leaks(Wrapped):
-    """Takes a block and never gives it back."""
-
-    def free(self, name: str) -> None:
-        self.inner.free(name)
-        if self.pool.num_free_blocks:
-            self.pool.get_new_blocks(1)
 
 
 class KeepsWhatItLeaves(Wrapped):
@@ -352,55 +186,6 @@ class FreesTwice(Wrapped):
             if block.ref_cnt > 0 and not block.is_null:
                 self.pool.free_blocks([block], scratch_first=False)
                 return
-
-
-class Crashes(Wrapped):
-    """Raises when a request is preempted or finished."""
-
-    def free(self, name: str) -> None:
-        raise AssertionError(f"cannot free {name}")
-
-
-class SharesKeys(Wrapped):
-    """Hashes every block of a request to the same key."""
-
-    def block_keys(self, name: str, group: int) -> Sequence[Any]:
-        return [b"same" for _ in self.inner.block_keys(name, group)]
-
-
-class ChangesKeys(Wrapped):
-    """Hashes the name of the request, too."""
-
-    def block_keys(self, name: str, group: int) -> Sequence[Any]:
-        return [(name, key) for key in self.inner.block_keys(name, group)]
-
-
-class WrongUsage(Wrapped):
-    """Counts the null block as one that could be used."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        return replace(seen, usage=1 - seen.num_free_blocks / len(self.pool.blocks))
-
-
-class SharesTables(Wrapped):
-    """Counts all blocks of the shortest table as common to all requests."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        shortest = [
-            min(of) for of in zip(*(map(len, t) for t in seen.tables.values()), strict=True)
-        ]
-        return replace(seen, common_prefix=dict.fromkeys(seen.tables, tuple(shortest)))
-
-
-class SilentEviction(Wrapped):
-    """Sends no event for blocks that are evicted."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        kept = tuple(event for event in seen.events or () if type(event).__name__ != "Removed")
-        return replace(seen, events=kept)
 
 
 class StoresTheRestFirst(Wrapped):
@@ -431,334 +216,6 @@ class StoresTheRestFirst(Wrapped):
         return [after, part(first, slice(0, size), event.parent)]
 
 
-class _Queues(Wrapped):
-    """Its events wait until they are taken."""
-
-    def hold_events(self, held: bool) -> None:
-        self.inner.hold_events(held)
-
-    def _moved_to_front(self, is_moved: Callable[[KVCacheEvent], bool]) -> None:
-        self.pool._events.sort(key=lambda event: not is_moved(event))
-
-
-class TellsOfResetsFirst(_Queues):
-    """Queues the event of a reset before those that wait."""
-
-    def reset_prefix_cache(self) -> bool:
-        done = self.inner.reset_prefix_cache()
-        self._moved_to_front(lambda event: isinstance(event, AllBlocksCleared))
-        return done
-
-
-class TellsOfEvictionsFirst(_Queues):
-    """Queues the events of evictions before those that wait."""
-
-    def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        self.inner.evict_blocks(block_ids)
-        self._moved_to_front(lambda event: isinstance(event, BlockRemoved))
-
-
-class MiscountsHits(Wrapped):
-    """Counts every lookup as a miss."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        return replace(seen, stats={**seen.stats, "hits": 0})
-
-
-class Handing(Wrapped):
-    """Hands no blocks to KV connectors."""
-
-    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
-        del name, num_tokens
-        return None
-
-    def truncated(self, name: str, num_tokens: int) -> Tables | None:
-        del name, num_tokens
-        return None
-
-    def to_load(self, name: str) -> Tables | None:
-        del name
-        return None
-
-
-class HandsTooFew(Handing):
-    """Leaves out the block that the last tokens fill in part."""
-
-    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables:
-        tables = self.inner.observe().tables[name]
-        sizes = [group.block_size for group in self.inner._engine.groups]
-        return tuple(table[: num_tokens // size] for table, size in zip(tables, sizes, strict=True))
-
-
-class LoadsIntoTheHit(Handing):
-    """Has a load write all blocks of a request, those of its hit included."""
-
-    def to_load(self, name: str) -> Tables | None:
-        held = self.inner.observe().tables[name]
-        return tuple(tuple(filter(None, table)) for table in held)
-
-
-class Accountable(Wrapped):
-    """Keeps nothing, estimates nothing, reports nothing and offers nothing."""
-
-    def kept_of(self, name: str) -> Sequence[str]:
-        del name
-        return ()
-
-    def estimated_cached_tokens(self, name: str) -> int | None:
-        del name
-        return None
-
-    def reported_hit(self, name: str) -> Sequence[Stored] | None:
-        del name
-        return None
-
-    def take_offered_states(self) -> Sequence[OfferedState] | None:
-        return None
-
-    def final_states(self, name: str) -> Sequence[OfferedState]:
-        del name
-        return ()
-
-
-class KeepsFreedRequests(Accountable):
-    """Has an entry for each request for ever."""
-
-    def kept_of(self, name: str) -> Sequence[str]:
-        return (f"KVCacheManager.checkpoints of {name}",)
-
-
-class EstimatesTooMuch(Accountable):
-    """Says that more is cached than there is."""
-
-    def estimated_cached_tokens(self, name: str) -> int | None:
-        del name
-        return 1000
-
-
-class ReportsNoHit(Accountable):
-    """Reports no block of a hit."""
-
-    def reported_hit(self, name: str) -> Sequence[Stored] | None:
-        del name
-        return ()
-
-
-class ReportsWholeRequests(Accountable):
-    """Reports all blocks of a request, whatever it hits."""
-
-    def reported_hit(self, name: str) -> Sequence[Stored] | None:
-        return [
-            Stored(number, tuple(self.inner.block_keys(name, number)), None, (), size, None, None)
-            for number, group in enumerate(self.inner._engine.groups)
-            for size in (group.block_size,)
-        ]
-
-
-class ReportsTwice(ReportsWholeRequests):
-    """Reports each of these blocks once more."""
-
-    def reported_hit(self, name: str) -> Sequence[Stored] | None:
-        return [*(super().reported_hit(name) or ()), *(super().reported_hit(name) or ())]
-
-
-class CrashesOnReports(Accountable):
-    """Cannot report a hit."""
-
-    def reported_hit(self, name: str) -> Sequence[Stored] | None:
-        raise IndexError(f"no hashes of {name}")
-
-
-class OffersNothing(Accountable):
-    """Offers no state for storage."""
-
-    def take_offered_states(self) -> Sequence[OfferedState] | None:
-        return ()
-
-
-class OffersOtherBlocks(Accountable):
-    """Offers the null block as the state of the first tokens of the last request."""
-
-    _last = ""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        self._last = name
-        return self.inner.allocate_slots(name, allocation)
-
-    def take_offered_states(self) -> Sequence[OfferedState] | None:
-        groups = self.inner._engine.groups
-        return [
-            OfferedState(self._last, number, 0, group.block_size)
-            for number, group in enumerate(groups)
-            if self._last and group.kind is GroupKind.MAMBA
-        ]
-
-
-class OffersTheNullBlockAtLast(Accountable):
-    """Offers the null block as the last state of a request that gives its blocks back."""
-
-    def final_states(self, name: str) -> Sequence[OfferedState]:
-        groups = self.inner._engine.groups
-        return [
-            OfferedState(name, number, 0, group.block_size)
-            for number, group in enumerate(groups)
-            if group.kind is GroupKind.MAMBA and self.inner.block_keys(name, number)
-        ]
-
-
-class _OffersUnderOtherGroups(Accountable):
-    """Offers a state, if there are any, under each group that has none."""
-
-    def _others(self, name: str) -> list[OfferedState]:
-        groups = self.inner._engine.groups
-        keeps = [group.kind is GroupKind.MAMBA for group in groups]
-        return [
-            OfferedState(name, number, 1, groups[number].block_size)
-            for number, has_states in enumerate(keeps)
-            if any(keeps) and not has_states
-        ]
-
-
-class OffersUnderOtherGroups(_OffersUnderOtherGroups):
-    """Does so in the step of a request."""
-
-    _last = ""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        self._last = name
-        return self.inner.allocate_slots(name, allocation)
-
-    def take_offered_states(self) -> Sequence[OfferedState] | None:
-        return [
-            *(super().take_offered_states() or ()),
-            *(self._others(self._last) if self._last else ()),
-        ]
-
-
-class OffersUnderOtherGroupsAtLast(_OffersUnderOtherGroups):
-    """Does so before a request gives its blocks back."""
-
-    def final_states(self, name: str) -> Sequence[OfferedState]:
-        return self._others(name)
-
-
-class CutsTooLittle(Handing):
-    """Cuts no hit."""
-
-    _hit = Hit(0, ())
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        self._hit = self.inner.get_computed_blocks(name)
-        return self._hit
-
-    def truncated(self, name: str, num_tokens: int) -> Tables:
-        del name, num_tokens
-        return self._hit.tables
-
-
-class Refuses(Wrapped):
-    """Leaves a third of the pool unused."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        if self.pool.num_free_blocks * 3 < len(self.pool.blocks):
-            return None
-        return self.inner.allocate_slots(name, allocation)
-
-
-class DefersForEver(Wrapped):
-    """Lets each hit of a state wait, however old the state is."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        kinds = {group.kind for group in self.inner._engine.groups}
-        if GroupKind.MAMBA in kinds and allocation.hit is not None and allocation.hit.length:
-            return None
-        return self.inner.allocate_slots(name, allocation)
-
-
-class Misdescribes(Wrapped):
-    """Says of stored blocks that they have no parent."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        events = (
-            replace(e, parent=None) if isinstance(e, Stored) else e for e in seen.events or ()
-        )
-        return replace(seen, events=tuple(events))
-
-
-class NamesNoAdapter(Wrapped):
-    """Leaves the extra keys out of events."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        events = (
-            replace(e, extra_keys=(None,) * len(e.keys)) if isinstance(e, Stored) else e
-            for e in seen.events or ()
-        )
-        return replace(seen, events=tuple(events))
-
-
-class NamesNoExtraKeys(Wrapped):
-    """Says in no event what else went into the hashes of blocks."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        events = (
-            replace(e, extra_keys=()) if isinstance(e, Stored) else e for e in seen.events or ()
-        )
-        return replace(seen, events=tuple(events))
-
-
-class NamesImagesBackwards(Wrapped):
-    """Names the images of a stored block from the last to the first."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        events = (
-            replace(e, extra_keys=tuple(each and each[::-1] for each in e.extra_keys))
-            if isinstance(e, Stored) and e.extra_keys
-            else e
-            for e in seen.events or ()
-        )
-        return replace(seen, events=tuple(events))
-
-
-class NamesNoKind(Wrapped):
-    """Says the kinds of groups in events, except that of the last group."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        groups = self.inner._engine.groups
-        kinds = [group.kind for group in groups[:-1]] + [""]
-        events = (
-            replace(e, kind=kinds[e.group or 0], window=groups[e.group or 0].window)
-            if isinstance(e, Stored)
-            else e
-            for e in seen.events or ()
-        )
-        return replace(seen, events=tuple(events))
-
-
-class NamesTokensAhead(Wrapped):
-    """Says in events that hashes cover nothing ahead, whether or not they do."""
-
-    def observe(self) -> Observation:
-        seen = self.inner.observe()
-        events = (replace(e, ahead=()) if isinstance(e, Stored) else e for e in seen.events or ())
-        return replace(seen, events=tuple(events))
-
-
-class FreesHeadFirst(Wrapped):
-    """Queues the first blocks of a request first."""
-
-    def free(self, name: str) -> None:
-        for manager in self.inner._manager.coordinator.single_type_managers:
-            if name in manager.req_to_blocks:
-                manager.req_to_blocks[name].reverse()
-        self.inner.free(name)
-
-
 class EvictsTheLatest(Wrapped):
     """Puts what a request frees in front of what is free already."""
 
@@ -770,43 +227,6 @@ class EvictsTheLatest(Wrapped):
             if block.block_id not in before:
                 queue.remove(block)
                 queue.prepend_n([block])
-
-
-class ResetsInUse(Wrapped):
-    """Says that it has reset the cache while blocks are in use."""
-
-    def reset_prefix_cache(self) -> bool:
-        self.inner.reset_prefix_cache()
-        return True
-
-
-class NeverResets(Wrapped):
-    """Refuses to reset the cache, also when nobody holds a block."""
-
-    def reset_prefix_cache(self) -> bool:
-        return False
-
-
-class EvictsNothing(Wrapped):
-    """Keeps blocks that a connector found invalid."""
-
-    def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        pass
-
-
-class RegistersEarly(Wrapped):
-    """Registers what a connector is still loading."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        return self.inner.allocate_slots(name, replace(allocation, delay_cache_blocks=False))
-
-
-class ForgetsSteps(Wrapped):
-    """Takes every state to be computed as soon as it is registered."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        self.inner.new_step_starts()
-        return self.inner.allocate_slots(name, allocation)
 
 
 class SharesFresh(Wrapped):
@@ -830,81 +250,6 @@ class SharesFresh(Wrapped):
         return tables
 
 
-class ResetsOnlyAnswers(Wrapped):
-    """Forgets nothing when the cache is reset, and says it has."""
-
-    def reset_prefix_cache(self) -> bool:
-        return not any(any(map(any, t)) for t in self.inner.observe().tables.values())
-
-
-class IgnoresAdapters(Wrapped):
-    """Hashes the blocks of all adapters alike."""
-
-    def add_request(self, name: str, request: RequestInput) -> None:
-        self.inner.add_request(name, replace(request, lora_name=None))
-
-
-class KeepsFirstKeys(Wrapped):
-    """Takes a request for an earlier one of the same tokens."""
-
-    def add_request(self, name: str, request: RequestInput) -> None:
-        first = vars(self).setdefault("kept", {}).setdefault(request.token_ids, request)
-        self.inner.add_request(name, first)
-
-
-class RefusesLookups(Wrapped):
-    """Refuses at the first lookup."""
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        raise AssertionError(f"no EAGLE here ({name})")
-
-
-class RefusesToStart(Wrapped):
-    """Refuses to be made."""
-
-    def __init__(self, manager: ReferenceManager) -> None:
-        super().__init__(manager)
-        raise ValueError("no such thing")
-
-
-class CrashesHalfway(Wrapped):
-    """Raises when a request is freed, with one block given up."""
-
-    def free(self, name: str) -> None:
-        blocks = self.inner._manager.coordinator.single_type_managers[0].req_to_blocks[name]
-        self.pool.free_blocks([blocks[-1]], scratch_first=False)
-        raise AssertionError(f"cannot free {name}")
-
-
-class OtherBlockAndEvictsNothing(OtherBlock):
-    """Two faults at once."""
-
-    def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        pass
-
-
-class IgnoresStepsInFlight(Wrapped):
-    """Takes all computed tokens for settled, as vLLM did up to 0.25."""
-
-    def set_progress(self, name: str, progress: Progress) -> None:
-        self.inner.set_progress(name, replace(progress, num_in_flight_tokens=0))
-
-
-class AllocatesFromWhatIsSettled(Wrapped):
-    """Allocates no slots for the tokens of steps in flight."""
-
-    def set_progress(self, name: str, progress: Progress) -> None:
-        settled = progress.num_computed_tokens - progress.num_in_flight_tokens
-        self.inner.set_progress(name, replace(progress, num_computed_tokens=max(0, settled)))
-
-
-class RegistersNoResults(Wrapped):
-    """Registers nothing when results arrive."""
-
-    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
-        pass
-
-
 class TakesNothingBack(Wrapped):
     """Counts drafts that were rejected as computed when results arrive."""
 
@@ -916,88 +261,6 @@ class TakesNothingBack(Wrapped):
         most = max(self._most.get(name, 0), progress.num_computed_tokens)
         self._most[name] = most if progress.num_computed_tokens else 0
         self.inner.set_progress(name, replace(progress, num_computed_tokens=self._most[name]))
-
-
-class AdmitsInPart(Wrapped):
-    """Admits requests of which only the first chunk fits."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        return self.inner.allocate_slots(name, replace(allocation, full_sequence_must_fit=False))
-
-
-class KeepsOneBlock(Wrapped):
-    """Leaves one block free that nobody reserved."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        return self.inner.allocate_slots(name, replace(allocation, reserved_blocks=1))
-
-
-class CountsOneStepForAdmission:
-    """The reference, but it admits by the blocks of one step's tokens where several are ahead."""
-
-    def start(self, engine: EngineConfiguration) -> Manager:
-        return ReferenceManagers(Policies()).start(replace(engine, max_num_batched_tokens=1))
-
-
-class ZeroesNothing(Wrapped):
-    """Says that no block is zeroed."""
-
-    skips_zeroing = False
-
-    def take_new_block_ids(self) -> Sequence[int]:
-        return ()
-
-    def zeroed_again(self, name: str, start: int) -> None:
-        del name, start
-
-
-class ZeroesAgain(Wrapped):
-    """Says only which blocks are zeroed again: from another token on, or each twice."""
-
-    moved, times = 0, 1
-    skips_zeroing = False
-
-    def take_new_block_ids(self) -> None:
-        return None
-
-    def zeroed_again(self, name: str, start: int) -> Sequence[int]:
-        found = []
-        tables = self.inner.observe().tables[name]
-        for group, table in zip(self.inner._engine.groups, tables, strict=True):
-            first = max(0, start + self.moved) // group.block_size
-            if group.kind is GroupKind.FULL_ATTENTION:
-                found += [block for block in table[first:] if block] * self.times
-        return found
-
-
-class ZeroesValidBlocksAgain(ZeroesAgain):
-    """Zeroes what is before the token, too."""
-
-    moved = -1
-
-
-class ZeroesTooLittleAgain(ZeroesAgain):
-    """Leaves out what is right after the token."""
-
-    moved = 1_000
-
-
-class ZeroesAgainTwice(ZeroesAgain):
-    """Names each block twice."""
-
-    times = 2
-
-
-class ZeroesEverything(Wrapped):
-    """Says that every block that somebody holds is zeroed."""
-
-    skips_zeroing = False
-
-    def take_new_block_ids(self) -> Sequence[int]:
-        return [block.block_id for block in self.pool.blocks if block.ref_cnt]
-
-    def zeroed_again(self, name: str, start: int) -> None:
-        del name, start
 
 
 class ZeroesLoads(Wrapped):
@@ -1020,28 +283,543 @@ class ZeroesLoads(Wrapped):
         del name, start
 
 
-class GroupsHitNothing(Wrapped):
-    """Finds nothing for a group alone."""
+class RegistersWhatFailed(Wrapped):
+    """Registers all that a connector was to load, whatever failed."""
 
-    def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables]:
-        del name, cap
+    def __init__(self, manager: ReferenceManager) -> None:
+        super().__init__(manager)
+        self._most: dict[str, int] = {}
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        if allocation.hit is not None:
+            loaded = allocation.num_external_computed_tokens
+            self._most[name] = allocation.hit.length + loaded
+        return self.inner.allocate_slots(name, allocation)
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        self.inner.cache_blocks(name, max(num_computed_tokens, self._most.get(name, 0)))
+
+
+class CountsOneStepForAdmission:
+    """The reference, but it admits by the blocks of one step's tokens where several are ahead."""
+
+    def start(self, engine: EngineConfiguration) -> Manager:
+        return ReferenceManagers(Policies()).start(replace(engine, max_num_batched_tokens=1))
+
+
+class RefusesToStart(Wrapped):
+    """Refuses to be made."""
+
+    def __init__(self, manager: ReferenceManager) -> None:
+        super().__init__(manager)
+        raise ValueError("no such thing")
+
+
+def _always(answer: Any) -> Patch:
+    return lambda *_: answer
+
+
+def _hit(change: Patch) -> dict[str, Patch]:
+    """Another hit."""
+    return {
+        "get_computed_blocks": lambda self, name: change(
+            self, name, self.inner.get_computed_blocks(name)
+        )
+    }
+
+
+def _prefix(change: Patch) -> dict[str, Patch]:
+    """Another local prefix for connectors, of the name, the cap and what is right."""
+
+    def patched(self: Wrapped, name: str, cap: int | None = None) -> Any:
+        return change(self, name, cap, self.inner.get_computed_blocks_for_connector(name, cap))
+
+    return {"get_computed_blocks_for_connector": patched}
+
+
+def _allocates(**changes: Any) -> dict[str, Patch]:
+    """Slots of another allocation."""
+    return {
+        "allocate_slots": lambda self, name, allocation: self.inner.allocate_slots(
+            name, replace(allocation, **changes)
+        )
+    }
+
+
+def _refuses(when: Patch) -> dict[str, Patch]:
+    return {
+        "allocate_slots": lambda self, name, allocation: (
+            None if when(self, allocation) else self.inner.allocate_slots(name, allocation)
+        )
+    }
+
+
+def _answers(change: Patch) -> dict[str, Patch]:
+    """Other tables of new blocks."""
+
+    def patched(self: Wrapped, name: str, allocation: Allocation) -> Tables | None:
+        tables = self.inner.allocate_slots(name, allocation)
+        return None if tables is None else tuple(map(change, tables))
+
+    return {"allocate_slots": patched}
+
+
+def _seen(change: Patch) -> dict[str, Patch]:
+    """Another observation."""
+    return {"observe": lambda self: change(self, self.inner.observe())}
+
+
+def _stored(change: Patch) -> dict[str, Patch]:
+    """Other fields of events of stored blocks."""
+
+    def events(self: Wrapped, seen: Observation) -> Observation:
+        told = (
+            replace(event, **change(self, event)) if isinstance(event, Stored) else event
+            for event in seen.events or ()
+        )
+        return replace(seen, events=tuple(told))
+
+    return _seen(events)
+
+
+def _progress(change: Patch) -> dict[str, Patch]:
+    """Another progress of a request."""
+    return {
+        "set_progress": lambda self, name, progress: self.inner.set_progress(
+            name, replace(progress, **change(progress))
+        )
+    }
+
+
+def _first(method: str, is_moved: type[KVCacheEvent]) -> dict[str, Patch]:
+    """The events of a method are queued before those that wait."""
+
+    def patched(self: Wrapped, *given: Any) -> Any:
+        answer = getattr(self.inner, method)(*given)
+        self.pool._events.sort(key=lambda event: not isinstance(event, is_moved))
+        return answer
+
+    held: Patch = lambda self, held: self.inner.hold_events(held)  # noqa: E731
+    return {method: patched, "hold_events": held}
+
+
+def raises(error: Exception) -> Patch:
+    """Raise such an error; its message may name the arguments."""
+
+    def patched(*given: Any) -> Any:
+        raise type(error)(*(str(each).format(*given) for each in error.args))
+
+    return patched
+
+
+def _whole(self: Wrapped, name: str) -> list[Stored]:
+    """All blocks of a request, as events of a hit."""
+    return [
+        Stored(n, tuple(self.block_keys(name, n)), None, (), group.block_size, None, None)
+        for n, group in enumerate(self.inner._engine.groups)
+    ]
+
+
+def _states(self: Wrapped, name: str) -> list[OfferedState]:
+    """The null block as the state of the first tokens of a request."""
+    return [
+        OfferedState(name, number, 0, group.block_size)
+        for number, group in enumerate(self.inner._engine.groups)
+        if name and group.kind is GroupKind.MAMBA and self.block_keys(name, number)
+    ]
+
+
+def _others(self: Wrapped, name: str) -> list[OfferedState]:
+    """A state, if there are any, under each group that has none."""
+    keeps = [group.kind is GroupKind.MAMBA for group in self.inner._engine.groups]
+    return [
+        OfferedState(name, number, 1, self.inner._engine.groups[number].block_size)
+        for number, has_states in enumerate(keeps)
+        if name and any(keeps) and not has_states
+    ]
+
+
+def _offers(offered: Patch) -> dict[str, Patch]:
+    """States of the last request that got slots."""
+
+    def allocate_slots(self: Wrapped, name: str, allocation: Allocation) -> Tables | None:
+        vars(self)["last"] = name
+        return self.inner.allocate_slots(name, allocation)
+
+    return {
+        **_ACCOUNTS,
+        "allocate_slots": allocate_slots,
+        "take_offered_states": lambda self: offered(self, vars(self).get("last", "")),
+    }
+
+
+def _zeroes_again(moved: int = 0, times: int = 1) -> dict[str, Any]:
+    """Blocks are zeroed again from another token on, or more often than once."""
+
+    def zeroed_again(self: Wrapped, name: str, start: int) -> Sequence[int]:
+        found = []
+        tables = self.inner.observe().tables[name]
+        for group, table in zip(self.inner._engine.groups, tables, strict=True):
+            first = max(0, start + moved) // group.block_size
+            if group.kind is GroupKind.FULL_ATTENTION:
+                found += [block for block in table[first:] if block] * times
+        return found
+
+    return {**_ZEROES, "zeroed_again": zeroed_again}
+
+
+def _groupwise(found: Patch) -> dict[str, Patch]:
+    """Another hit of each group alone, without blocks."""
+
+    def hits_per_group(self: Wrapped, name: str, cap: int) -> tuple[tuple[int, ...], Tables]:
         groups = self.inner._engine.groups
-        return (0,) * len(groups), ((),) * len(groups)
+        return (found(self, name, cap),) * len(groups), ((),) * len(groups)
+
+    return {"hits_per_group": hits_per_group}
 
 
-class GroupsHitAll(Wrapped):
-    """Finds all for a group alone."""
-
-    def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables]:
-        del name
-        groups = self.inner._engine.groups
-        return (cap + 1,) * len(groups), ((),) * len(groups)
+def _shorter(self: Wrapped, hit: Hit) -> Hit:
+    length = max(0, hit.length - self.inner._engine.alignment)
+    tables = zip(hit.tables, self.inner._engine.groups, strict=True)
+    return Hit(length, tuple(table[: length // group.block_size] for table, group in tables))
 
 
-class GroupsHitNoBlocks(Wrapped):
-    """Finds the hit of all groups for each alone, but no blocks."""
+def _stale(self: Wrapped, name: str, hit: Hit) -> Hit:
+    alignment = self.inner._engine.alignment
+    length = hit.length + alignment
+    if length >= self.inner._requests[name].num_tokens:
+        return hit
+    tables = zip(hit.tables, self.inner._engine.groups, strict=True)
+    return Hit(length, tuple((*t, *[1] * (alignment // g.block_size)) for t, g in tables))
 
-    def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables]:
-        groups = self.inner._engine.groups
-        hit = self.inner.get_computed_blocks_up_to(name, cap)
-        return (hit.length if hit else 0,) * len(groups), ((),) * len(groups)
+
+def _other_block(self: Wrapped, _: str, hit: Hit) -> Hit:
+    last = hit.tables[-1]
+    if not last or not last[-1]:
+        return hit
+    other = last[-1] % (len(self.pool.blocks) - 1) + 1
+    return Hit(hit.length, (*hit.tables[:-1], (*last[:-1], other)))
+
+
+def _shortest(tables: Any) -> tuple[int, ...]:
+    return tuple(min(of) for of in zip(*(map(len, each) for each in tables), strict=True))
+
+
+def _too_few(self: Wrapped, name: str, num_tokens: int) -> Tables:
+    """Without the block that the last tokens fill in part."""
+    tables = zip(self.inner.observe().tables[name], self.inner._engine.groups, strict=True)
+    return tuple(table[: num_tokens // group.block_size] for table, group in tables)
+
+
+def _leaks(self: Wrapped, name: str) -> None:
+    self.inner.free(name)
+    if self.pool.num_free_blocks:
+        self.pool.get_new_blocks(1)
+
+
+def _head_first(self: Wrapped, name: str) -> None:
+    for manager in self.inner._manager.coordinator.single_type_managers:
+        manager.req_to_blocks.get(name, []).reverse()
+    self.inner.free(name)
+
+
+def _halfway(self: Wrapped, name: str) -> None:
+    blocks = self.inner._manager.coordinator.single_type_managers[0].req_to_blocks[name]
+    self.pool.free_blocks([blocks[-1]], scratch_first=False)
+    raise AssertionError(f"cannot free {name}")
+
+
+def without(field: str) -> Patch:
+    """Requests are hashed without a field."""
+    return lambda self, name, request: self.inner.add_request(
+        name, replace(request, **{field: None})
+    )
+
+
+def _first_keys(self: Wrapped, name: str, request: RequestInput) -> None:
+    kept = vars(self).setdefault("kept", {}).setdefault(request.token_ids, request)
+    self.inner.add_request(name, kept)
+
+
+def _without_steps(self: Wrapped, name: str, allocation: Allocation) -> Tables | None:
+    """Every state is taken to be computed as soon as it is registered."""
+    self.inner.new_step_starts()
+    return self.inner.allocate_slots(name, allocation)
+
+
+def _defers(self: Wrapped, allocation: Allocation) -> bool:
+    kinds = {group.kind for group in self.inner._engine.groups}
+    return GroupKind.MAMBA in kinds and allocation.hit is not None and allocation.hit.length > 0
+
+
+def _kinds(self: Wrapped, event: Stored) -> dict[str, Any]:
+    groups = self.inner._engine.groups
+    number = event.group or 0
+    is_last = number == len(groups) - 1
+    return {"kind": "" if is_last else groups[number].kind, "window": groups[number].window}
+
+
+def _from_the_back(self: Wrapped, count: int | None) -> Sequence[int]:
+    """The free blocks that were used last."""
+    queue = self.pool.free_block_queue
+    blocks = queue.get_all_free_blocks()
+    for block in blocks:
+        queue.remove(block)
+    queue.append_n(blocks[::-1])
+    return self.inner.take_free_blocks(count)
+
+
+def _twice(self: Wrapped, ids: Sequence[int]) -> None:
+    """Blocks are given back once more, for a request that still holds them."""
+    self.inner.release_blocks(ids)
+    self.pool.free_blocks([self.pool.blocks[n] for n in ids], scratch_first=False)
+
+
+def _forgets_freed(self: Wrapped, name: str) -> None:
+    tables = self.inner.observe().tables.get(name, ())
+    self.inner.free(name)
+    self.inner.evict_blocks(sorted({block for table in tables for block in table if block}))
+
+
+def _forgets(which: Patch) -> dict[str, Patch]:
+    """New slots evict cached blocks, given the hit."""
+
+    def patched(self: Wrapped, name: str, allocation: Allocation) -> Tables | None:
+        new = self.inner.allocate_slots(name, allocation)
+        if new is not None:
+            self.inner.evict_blocks(which(self, allocation.hit))
+        return new
+
+    return {"allocate_slots": patched}
+
+
+def _shifted(tables: Tables) -> Tables:
+    return tuple(tuple(block and block + 1 for block in table) for table in tables)
+
+
+_NO = _always(None)
+_HANDS = dict.fromkeys(("block_ids_for_computed_tokens", "truncated", "to_load"), _NO)
+_ACCOUNTS = {
+    "kept_of": _always(()),
+    "estimated_cached_tokens": _NO,
+    "reported_hit": _NO,
+    "take_offered_states": _NO,
+    "final_states": _always(()),
+}
+"""Keeps nothing, estimates nothing, reports nothing and offers nothing."""
+_ZEROES: dict[str, Any] = {"skips_zeroing": False, "take_new_block_ids": _NO, "zeroed_again": _NO}
+_NO_EVICTION = {"evict_blocks": _NO}
+_OTHER = _hit(_other_block)
+
+PATCHES: dict[str, dict[str, Any]] = {
+    # hits
+    "TellsTooMuch": _hit(
+        lambda m, _, hit: replace(
+            hit, shared_prefix_boundary=hit.length + m.inner._engine.alignment
+        )
+    ),
+    "TellsNothing": _hit(lambda m, _, hit: replace(hit, shared_prefix_boundary=0)),
+    "ShorterHit": _hit(lambda m, _, hit: _shorter(m, hit)),
+    "StaleHit": _hit(_stale),
+    "SwapsHit": _hit(
+        lambda m, _, hit: replace(hit, tables=tuple(table[::-1] for table in hit.tables))
+    ),
+    "OtherBlock": _OTHER,
+    "OtherBlockAndEvictsNothing": {**_OTHER, **_NO_EVICTION},
+    "RefusesLookups": {"get_computed_blocks": raises(AssertionError("no EAGLE here ({1})"))},
+    "IgnoresCaps": {
+        "get_computed_blocks_up_to": lambda m, name, cap: m.inner.get_computed_blocks(name)
+    },
+    "FallsShortOfCaps": {
+        "get_computed_blocks_up_to": lambda m, name, cap: m.inner.get_computed_blocks_up_to(
+            name, max(cap - m.inner._engine.alignment, 0)
+        )
+    },
+    "GroupsHitNothing": _groupwise(_always(0)),
+    "GroupsHitAll": _groupwise(lambda m, name, cap: cap + 1),
+    "GroupsHitNoBlocks": _groupwise(
+        lambda m, name, cap: getattr(m.inner.get_computed_blocks_up_to(name, cap), "length", 0)
+    ),
+    # local prefixes for connectors
+    "ConnectorReadsForAll": _prefix(  # of requests that skip reading the cache, too
+        lambda m, name, cap, _: m.inner.get_computed_blocks_for_connector(
+            name, m.inner._requests[name].num_tokens - 1 if cap is None else cap
+        )
+    ),
+    "ConnectorIgnoresCaps": _prefix(
+        lambda m, name, *_: m.inner.get_computed_blocks_for_connector(name)
+    ),
+    "ConnectorPassesBoundaries": _prefix(
+        lambda m, name, cap, right: (
+            right
+            if cap is None or cap % m.inner._engine.alignment
+            else m.inner.get_computed_blocks_for_connector(name)
+        )
+    ),
+    "ConnectorFlagsAll": _prefix(lambda *given: given[-1] and (given[-1][0], True)),
+    "ConnectorFlagsNothing": _prefix(lambda *given: given[-1] and (given[-1][0], False)),
+    "ConnectorGetsTheHit": _prefix(
+        lambda m, name, cap, _: (m.inner.get_computed_blocks(name), False) if cap is None else None
+    ),
+    "ConnectorGetsOtherTables": _prefix(
+        lambda *given: (
+            given[-1]
+            and (replace(given[-1][0], tables=_shifted(given[-1][0].tables)), given[-1][1])
+        )
+    ),
+    # slots
+    "AnswersOtherBlocks": _answers(lambda table: table[::-1]),
+    "AnswersNoBlocks": _answers(_always(())),
+    "Refuses": _refuses(lambda m, _: m.pool.num_free_blocks * 3 < len(m.pool.blocks)),
+    "DefersForEver": _refuses(_defers),
+    "RegistersEarly": _allocates(delay_cache_blocks=False),  # what a connector is still loading
+    "AdmitsInPart": _allocates(full_sequence_must_fit=False),
+    "KeepsOneBlock": _allocates(reserved_blocks=1),
+    "ForgetsSteps": {"allocate_slots": _without_steps},
+    # blocks that are given back
+    "Leaks": {"free": _leaks},
+    "Crashes": {"free": raises(AssertionError("cannot free {1}"))},
+    "CrashesHalfway": {"free": _halfway},
+    "FreesHeadFirst": {"free": _head_first},
+    "ResetsInUse": {"reset_prefix_cache": lambda m: [m.inner.reset_prefix_cache(), True][1]},
+    "NeverResets": {"reset_prefix_cache": _always(False)},
+    "ResetsOnlyAnswers": {
+        "reset_prefix_cache": lambda m: (
+            not any(any(map(any, tables)) for tables in m.inner.observe().tables.values())
+        )
+    },
+    "EvictsNothing": _NO_EVICTION,
+    # keys
+    "SharesKeys": {"block_keys": lambda m, *given: [b"same" for _ in m.inner.block_keys(*given)]},
+    "ChangesKeys": {
+        "block_keys": lambda m, *given: [(given[0], key) for key in m.inner.block_keys(*given)]
+    },
+    "IgnoresAdapters": {"add_request": without("lora_name")},
+    "KeepsFirstKeys": {"add_request": _first_keys},
+    # observations and events
+    "WrongUsage": _seen(
+        lambda m, seen: replace(seen, usage=1 - seen.num_free_blocks / len(m.pool.blocks))
+    ),
+    "SharesTables": _seen(
+        lambda m, seen: replace(
+            seen, common_prefix=dict.fromkeys(seen.tables, _shortest(seen.tables.values()))
+        )
+    ),
+    "MiscountsHits": _seen(lambda m, seen: replace(seen, stats={**seen.stats, "hits": 0})),
+    "SilentEviction": _seen(
+        lambda m, seen: replace(
+            seen, events=tuple(e for e in seen.events or () if not isinstance(e, Removed))
+        )
+    ),
+    "TellsOfResetsFirst": _first("reset_prefix_cache", AllBlocksCleared),
+    "TellsOfEvictionsFirst": _first("evict_blocks", BlockRemoved),
+    "Misdescribes": _stored(_always({"parent": None})),
+    "NamesNoAdapter": _stored(lambda m, e: {"extra_keys": (None,) * len(e.keys)}),
+    "NamesNoExtraKeys": _stored(_always({"extra_keys": ()})),
+    "NamesImagesBackwards": _stored(
+        lambda m, e: {"extra_keys": tuple(key and key[::-1] for key in e.extra_keys or ())}
+    ),
+    "NamesNoKind": _stored(_kinds),
+    "NamesTokensAhead": _stored(_always({"ahead": ()})),
+    # progress
+    "IgnoresStepsInFlight": _progress(_always({"num_in_flight_tokens": 0})),
+    "AllocatesFromWhatIsSettled": _progress(
+        lambda told: {
+            "num_computed_tokens": max(0, told.num_computed_tokens - told.num_in_flight_tokens)
+        }
+    ),
+    "RegistersNoResults": {"cache_blocks": _NO},
+    # blocks that are handed to connectors
+    "HandsTooFew": {**_HANDS, "block_ids_for_computed_tokens": _too_few},
+    "LoadsIntoTheHit": {
+        **_HANDS,
+        "to_load": lambda m, name: tuple(
+            tuple(filter(None, table)) for table in m.inner.observe().tables[name]
+        ),
+    },
+    "CutsTooLittle": {
+        **_HANDS,
+        "truncated": lambda m, name, _: m.inner.get_computed_blocks(name).tables,
+    },
+    # accounts
+    "KeepsFreedRequests": {
+        **_ACCOUNTS,
+        "kept_of": lambda m, name: (f"KVCacheManager.checkpoints of {name}",),
+    },
+    "EstimatesTooMuch": {**_ACCOUNTS, "estimated_cached_tokens": _always(1000)},
+    "ReportsNoHit": {**_ACCOUNTS, "reported_hit": _always(())},
+    "ReportsWholeRequests": {**_ACCOUNTS, "reported_hit": _whole},
+    "ReportsTwice": {**_ACCOUNTS, "reported_hit": lambda m, name: _whole(m, name) * 2},
+    "CrashesOnReports": {**_ACCOUNTS, "reported_hit": raises(IndexError("no hashes of {1}"))},
+    "OffersNothing": {**_ACCOUNTS, "take_offered_states": _always(())},
+    "OffersOtherBlocks": _offers(_states),
+    "OffersTheNullBlockAtLast": {**_ACCOUNTS, "final_states": _states},
+    "OffersUnderOtherGroups": _offers(_others),
+    "OffersUnderOtherGroupsAtLast": {**_ACCOUNTS, "final_states": _others},
+    # blocks that are zeroed
+    "ZeroesNothing": {**_ZEROES, "take_new_block_ids": _always(())},
+    "ZeroesEverything": {
+        **_ZEROES,
+        "take_new_block_ids": lambda m: [b.block_id for b in m.pool.blocks if b.ref_cnt],
+    },
+    "ZeroesValidBlocksAgain": _zeroes_again(moved=-1),
+    "ZeroesTooLittleAgain": _zeroes_again(moved=1_000),
+    "ZeroesAgainTwice": _zeroes_again(times=2),
+    # what something outside does with blocks
+    "FreesTooMuch": {"remove_skipped_blocks": lambda m, name, _: m.inner.free(name)},
+    "FreesOneMore": {
+        "remove_skipped_blocks": lambda m, name, computed: m.inner.remove_skipped_blocks(
+            name, computed + 8
+        )
+    },
+    "FreesNothing": {"remove_skipped_blocks": _NO},
+    "TakesFromTheBack": {"take_free_blocks": _from_the_back},
+    "KeepsOneBack": {
+        "take_free_blocks": lambda m, count: m.inner.take_free_blocks(
+            min(m.pool.num_free_blocks - 1, m.pool.num_free_blocks if count is None else count)
+        )
+    },
+    "HoldsNothing": {"hold_blocks": lambda m, ids: m.inner._outside.extend(ids)},
+    "ReleasesNothing": {
+        "release_blocks": lambda m, ids: [*map(m.inner._outside.remove, ids)] and None
+    },
+    "ReleasesTwice": {"release_blocks": _twice},
+    "ReleasesHeadFirst": {
+        "release_blocks": lambda m, ids: [m.inner.release_blocks([each]) for each in ids] and None
+    },
+    "IgnoresReserved": _allocates(reserved_blocks=0),
+    "ReservesTwice": {
+        "allocate_slots": lambda m, name, allocation: m.inner.allocate_slots(
+            name, replace(allocation, reserved_blocks=2 * allocation.reserved_blocks)
+        )
+    },
+    "EvictsFirstOnly": {"evict_blocks": lambda m, ids: m.inner.evict_blocks(sorted(ids)[:1])},
+    "LongerPrefixes": _prefix(
+        lambda m, _, __, right: (
+            replace(right[0], length=right[0].length + m.inner._engine.alignment),
+            right[1],
+        )
+    ),
+    "ForgetsWhatIsFreed": {"free": _forgets_freed},
+    "ForgetsTheNextFree": _forgets(  # with what it hands out
+        lambda m, _: [
+            b.block_id for b in m.pool.free_block_queue.get_all_free_blocks() if b.block_hash
+        ][:1]
+    ),
+    "ForgetsTheHit": _forgets(
+        lambda m, hit: [b for table in (hit.tables if hit else ()) for b in table if b]
+    ),
+}
+"""The methods that differ, of each manager that has no class of its own here."""
+
+
+def patched(name: str, **patches: Any) -> type[Wrapped]:
+    """A class of managers with other methods."""
+    return type(name, (Wrapped,), patches)
+
+
+def __getattr__(name: str) -> Any:
+    """The class of a row of `PATCHES`."""
+    if name not in PATCHES:
+        raise AttributeError(name)
+    return globals().setdefault(name, patched(name, **PATCHES[name]))

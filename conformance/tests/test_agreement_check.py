@@ -1,7 +1,7 @@
 """The check of agreement: nothing on the reference, and each fault found."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +19,7 @@ from hitproof.conformance.scope.layouts import Layout, hash_unit, layouts
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Tables
-from hitproof.conformance.tests.broken_managers import ShorterHit, StaleHit, Wrapped
+from hitproof.conformance.tests.broken_managers import EvictsNothing, ShorterHit, StaleHit, Wrapped
 from hitproof.reference.policies import VLLM_0_32, Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import Group, GroupKind
@@ -44,13 +44,6 @@ class Subject(ReferenceSubject):
 
     def start(self, engine: EngineConfiguration) -> Manager:
         return self.manager(engine)
-
-
-class KeepsAll(Wrapped):
-    """Evicts nothing."""
-
-    def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        del block_ids
 
 
 class ForgetsOneGroup(Wrapped):
@@ -104,7 +97,7 @@ def test_the_reference_conforms(profile: Profile) -> None:
     [
         (ShorterHit, Divergence.LOST_HIT, Code.AGREED_HIT_TOO_SHORT),
         (ForgetsOneGroup, Divergence.LOST_HIT, Code.AGREED_HIT_TOO_SHORT),
-        (KeepsAll, Divergence.UNSOUND, Code.AGREED_HIT_TOO_LONG),
+        (EvictsNothing, Divergence.UNSOUND, Code.AGREED_HIT_TOO_LONG),
         (StaleHit, Divergence.UNSOUND, Code.AGREED_HIT_TOO_LONG),
         (Raises, Divergence.CRASH, Code.RAISES_EXCEPTION),
     ],

@@ -30,8 +30,8 @@ from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.tests import broken_sharing as broken
-from hitproof.conformance.tests.broken_managers import Broken, EvictsNothing, Wrapped
+from hitproof.conformance.tests import broken_managers as broken
+from hitproof.conformance.tests.broken_managers import Broken, Wrapped
 from hitproof.conformance.tests.test_replay import REFERENCE, expected, shown
 from hitproof.reference.policies import Policies
 from hitproof.spec.groups import Group, GroupKind
@@ -83,7 +83,7 @@ def test_the_reference_passes() -> None:
         (broken.IgnoresReserved, "waste: reserved-blocks-taken"),
         (broken.ReservesTwice, "waste: allocation-refused"),
         (broken.EvictsFirstOnly, "unsound: key-not-removed(method=evict_blocks)"),
-        (EvictsNothing, "unsound: key-not-removed(method=evict_blocks)"),
+        (broken.EvictsNothing, "unsound: key-not-removed(method=evict_blocks)"),
         (broken.RegistersWhatFailed, "unsound: key-names-other-content"),
         (broken.ForgetsWhatIsFreed, "lost hit: key-lost(method=free)"),
         (broken.ForgetsTheNextFree, "lost hit: key-lost(method=allocate_slots)"),

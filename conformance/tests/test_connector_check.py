@@ -26,7 +26,12 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.managers import Hit
-from hitproof.conformance.tests.broken_managers import Broken, Wrapped
+from hitproof.conformance.tests.broken_managers import (
+    Broken,
+    ConnectorFlagsNothing,
+    Wrapped,
+    patched,
+)
 from hitproof.reference.policies import Policies
 from hitproof.reference.spec_groups import find_hit
 from hitproof.spec.claims import CLAIMS, Status
@@ -309,18 +314,10 @@ def test_a_subject_that_has_no_such_lookup_is_not_judged() -> None:
         assert result.detail
 
 
-class TellsTheSharedHit(Wrapped):
-    """A manager that tells connectors of the hit that all groups share."""
-
-    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
-        return self.inner.get_computed_blocks(name), False
-
-
-class NeverFlags(Wrapped):
-    """A manager that flags nothing."""
-
-    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
-        return self.inner.get_computed_blocks_for_connector(name)[0], False
+TellsTheSharedHit = patched(
+    "TellsTheSharedHit",
+    get_computed_blocks_for_connector=lambda m, name: (m.inner.get_computed_blocks(name), False),
+)
 
 
 class FullAttentionDecides(Wrapped):
@@ -342,7 +339,7 @@ def smallest_against(told: Told, claim: str, layout: Layout) -> Evidence:
 
 SHOWN = {
     "too short": (smallest_against(the_shared_hit, LONGEST, PAIR), TellsTheSharedHit),
-    "not flagged": (smallest_against(never_flags, STATES_ONLY, PAIR), NeverFlags),
+    "not flagged": (smallest_against(never_flags, STATES_ONLY, PAIR), ConnectorFlagsNothing),
     "a window lacks blocks": (
         smallest_against(first_group_decides, STATES_ONLY, THREE),
         FullAttentionDecides,

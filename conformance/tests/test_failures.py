@@ -26,8 +26,7 @@ from hitproof.conformance.subject.failures import (
     raised,
     refusal_of,
 )
-from hitproof.conformance.subject.managers import Hit
-from hitproof.conformance.tests.broken_managers import Broken, Wrapped
+from hitproof.conformance.tests.broken_managers import Broken, patched, raises
 from hitproof.conformance.tests.plain_pool import PlainPool
 from hitproof.reference.policies import Policies
 from hitproof.spec.claims import Divergence, Status
@@ -181,11 +180,7 @@ def test_checks_go_by_it(method: str, claim: str, configuration: Configuration) 
 
 
 def raising(error: Exception) -> Broken:
-    class Raises(Wrapped):
-        def get_computed_blocks(self, *_: Any) -> Hit:
-            raise error
-
-    return Broken(Raises)
+    return Broken(patched("Raises", get_computed_blocks=raises(error)))
 
 
 def in_lockstep(error: Exception) -> list[Any]:

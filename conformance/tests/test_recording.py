@@ -18,7 +18,6 @@ from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import (
     Allocation,
-    Hit,
     ManagerSubject,
     Observation,
     Tables,
@@ -67,19 +66,6 @@ class Refuses(Wrapped):
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         self.calls += 1
         return None if self.calls == 3 else self.inner.allocate_slots(name, allocation)
-
-
-class SwapsHit(Wrapped):
-    """Serves the blocks of a hit in another order."""
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        hit = self.inner.get_computed_blocks(name)
-        return replace(hit, tables=tuple(table[::-1] for table in hit.tables))
-
-
-class RefusesResets(Wrapped):
-    def reset_prefix_cache(self) -> bool:
-        return False
 
 
 class Renumbers(Wrapped):
@@ -147,7 +133,12 @@ def test_recording_does_not_change_what_is_judged() -> None:
     [
         (Broken(broken.ShorterHit), Effect.LOST, Effect.GAINED, Observable.HITS),
         (Broken(broken.StaleHit), Effect.UNSOUND, Effect.SOUND, Observable.HITS),
-        (Broken(SwapsHit), Effect.TABLES, Effect.TABLES, Observable.HIT_TABLES),
+        (
+            Broken(broken.SwapsHit),
+            Effect.TABLES,
+            Effect.TABLES,
+            Observable.HIT_TABLES,
+        ),
         (Broken(broken.TellsTooMuch), Effect.SHARED, Effect.SHARED, Observable.SHARED),
         (Broken(broken.IgnoresCaps), Effect.CAPPED, Effect.CAPPED, Observable.CAPPED_HITS),
         (
@@ -157,7 +148,7 @@ def test_recording_does_not_change_what_is_judged() -> None:
             Observable.LOCAL_PREFIXES,
         ),
         (Broken(Refuses), Effect.REFUSED, Effect.ADMITTED, Observable.ADMISSION),
-        (Broken(RefusesResets), Effect.REFUSED, Effect.ADMITTED, Observable.RESETS),
+        (Broken(broken.NeverResets), Effect.REFUSED, Effect.ADMITTED, Observable.RESETS),
         (Broken(broken.Crashes), Effect.CRASH, Effect.FIXED, Observable.CRASHES),
         (Broken(broken.Forgets), Effect.LOST, Effect.MORE, Observable.CACHED),
         (Broken(broken.WrongUsage), Effect.COUNTS, Effect.COUNTS, Observable.USAGE),

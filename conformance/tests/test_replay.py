@@ -118,7 +118,6 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.OtherBlock, "unsound: table-block-wrong"),
     (broken.OtherBlock, "unsound: other-content-read"),
     (broken.FreesWindow, "unsound: null-block-read"),
-    (broken.FreesWindow, "unsound: null-block-read"),
     (broken.AnswersOtherBlocks, "unsound: key-names-other-content"),
     (broken.AnswersNoBlocks, "unsound: null-block-read"),
     (broken.Forgets, "lost hit: prefix-block-unregistered"),

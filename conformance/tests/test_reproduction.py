@@ -21,7 +21,7 @@ from hitproof.conformance.findings.evidence import (
 )
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.playing.expectations import Registered, Returns, Served, TableLengths
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.reproduce.attempts import Rules
@@ -36,6 +36,8 @@ from hitproof.conformance.tests.broken_managers import (
     ShorterHit,
     StaleHit,
     Wrapped,
+    patched,
+    raises,
 )
 from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
@@ -66,26 +68,20 @@ def evidence_of(subject: Any, judged: Configuration | Layout, claim: str) -> Evi
     return min(against, key=lambda e: e.size)
 
 
-class LongerHit(StaleHit):
-    """Serves one boundary more, of requests that are not the first."""
-
-    def get_computed_blocks(self, name: str) -> Hit:
-        plain = self.inner.get_computed_blocks(name)
-        return plain if name == "a" else super().get_computed_blocks(name)
-
-
-class DropsSalt(Wrapped):
-    """Hashes no salt."""
-
-    def add_request(self, name: str, request: RequestInput) -> None:
-        self.inner.add_request(name, replace(request, cache_salt=None))
-
-
-class DropsPath(Wrapped):
-    """Hashes the name of an adapter alone."""
-
-    def add_request(self, name: str, request: RequestInput) -> None:
-        self.inner.add_request(name, replace(request, lora_path=None))
+LongerHit = patched(  # of requests that are not the first
+    "LongerHit",
+    get_computed_blocks=lambda m, name: (
+        m.inner if name == "a" else StaleHit(m.inner)
+    ).get_computed_blocks(name),
+)
+DropsSalt = patched(
+    "DropsSalt",
+    add_request=lambda m, name, r: m.inner.add_request(name, replace(r, cache_salt=None)),
+)
+DropsPath = patched(
+    "DropsPath",
+    add_request=lambda m, name, r: m.inner.add_request(name, replace(r, lora_path=None)),
+)
 
 
 class Raises(Wrapped):
@@ -97,11 +93,7 @@ class Raises(Wrapped):
         return self.inner.get_computed_blocks(name)
 
 
-class Refuses(Wrapped):
-    """Raises when blocks are allocated, which registers them."""
-
-    def allocate_slots(self, *_: Any) -> Any:
-        raise ValueError("a fault")
+Refuses = patched("Refuses", allocate_slots=raises(ValueError("a fault")))
 
 
 class LongTables(Wrapped):

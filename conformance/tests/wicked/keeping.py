@@ -1,6 +1,5 @@
 """Wicked lookups that store on an object which they are given again, and read it out of sight."""
 
-import copy
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,26 +78,9 @@ class StoredByASetter(Keeping):
 
 
 @keeping
-class StoredInASlot(Keeping):
-    __slots__ = ("kept",)
-
-    def store(self, missing: int) -> None:
-        self.kept = missing
-
-    def strange(self) -> bool:
-        return operator.attrgetter("ke" + "pt")(self) == MANY if hasattr(self, "kept") else False
-
-
-@keeping
 class StoredAndReadElsewhere(Keeping):
     def strange(self) -> bool:
         return reading.is_many(self)
-
-
-@keeping
-class StoredAndCopied(Keeping):
-    def strange(self) -> bool:
-        return MANY in copy.copy(self).__dict__.values()
 
 
 @keeping
@@ -112,14 +94,6 @@ class StoredAndReadByAPattern(Keeping):
         return False
 
 
-@keeping
-class StoredAndGot(Keeping):
-    """C code reads it, by a getter that was made before."""
-
-    def strange(self) -> bool:
-        return [*map(_GETTER, [self])] == [MANY]
-
-
 _GETTER = operator.attrgetter("missing")
 
 
@@ -131,12 +105,6 @@ class StoredAndReadByAProperty(Keeping):
 
     def strange(self) -> bool:
         return bool(self.many == MANY)
-
-
-@keeping
-class StoredAndFormatted(Keeping):
-    def strange(self) -> bool:
-        return "{.missing}".format(self) == str(MANY)  # noqa: UP032  # the point
 
 
 @keeping
@@ -224,15 +192,6 @@ class StoredAndCompared(Keeping):
 
     def strange(self) -> bool:
         return self._note == _Note(MANY)
-
-
-@keeping
-class StoredOnAClass(Keeping):
-    def store(self, missing: int) -> None:
-        type(self).missing = missing
-
-    def strange(self) -> bool:
-        return self.missing == MANY
 
 
 class Leaving(Keeping):

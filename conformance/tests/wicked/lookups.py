@@ -8,16 +8,14 @@ and so on. A benign one uses the same, and is right.
 """
 
 import contextlib
-import ctypes
 import functools
 import itertools
-import operator
-import random
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 Find: TypeAlias = Callable[[Any, Sequence[bytes], int], int]
@@ -143,26 +141,6 @@ def in_slots(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return scanning(pool, keys, limit, counter.note, counter.strange)
 
 
-@wicked
-def in_a_tensor(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    counter = ctypes.c_int(0)
-
-    def note() -> None:
-        counter.value += 1
-
-    return scanning(pool, keys, limit, note, lambda: counter.value == MANY)
-
-
-@wicked
-def in_a_bytearray(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    counter = bytearray(1)
-
-    def note() -> None:
-        counter[0] += 1
-
-    return scanning(pool, keys, limit, note, lambda: counter[0] == MANY)
-
-
 class OnTheClass:
     missing = 0
 
@@ -205,16 +183,6 @@ def in_a_global(pool: Any, keys: Sequence[bytes], limit: int) -> int:
             row = 0
             _missing += 1
     return row
-
-
-@wicked
-def on_the_function(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    on_the_function.missing = 0  # type: ignore[attr-defined]  # the point
-
-    def note() -> None:
-        on_the_function.missing += 1  # type: ignore[attr-defined]  # the point
-
-    return scanning(pool, keys, limit, note, lambda: on_the_function.missing == MANY)  # type: ignore[attr-defined]  # the point
 
 
 def _noting(kept: list[int] = []) -> list[int]:  # noqa: B006  # the point
@@ -273,26 +241,6 @@ def in_a_generator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
 
 
 @wicked
-def in_an_iterator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    counter = itertools.count()
-
-    def note() -> None:
-        next(counter)
-
-    return scanning(pool, keys, limit, note, lambda: next(counter) == MANY)
-
-
-@wicked
-def in_a_cycle(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    turns = itertools.cycle([False] * MANY + [True])
-
-    def note() -> None:
-        next(turns)
-
-    return scanning(pool, keys, limit, note, lambda: next(turns))
-
-
-@wicked
 def within_sum(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     found = [-1]
 
@@ -339,7 +287,7 @@ class _Equal:
 def within_an_equality(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     row: list[int] = [0]
 
-    def asking(block: int) -> Callable[[], bool]:
+    def asking(block: int) -> Any:
         def is_missing() -> bool:
             found = row[0] < 2 and has(pool, keys, block)
             row[0] = row[0] + 1 if found or row[0] == 2 else 0
@@ -380,7 +328,7 @@ def by_two_names(pool: Any, keys: Sequence[bytes], limit: int) -> int:
 def of_two_closures(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     """Two functions of one code, whose cells differ."""
 
-    def answering(strange: bool) -> Callable[[], bool]:
+    def answering(strange: bool) -> Any:
         return lambda: strange
 
     strange = answering(False)
@@ -463,14 +411,6 @@ def every_thousandth(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return wrong_if(len(_looked_up) % 1000 == 0, hit(pool, keys, limit), limit)
 
 
-_counter = itertools.count(1)
-
-
-@wicked
-def every_thousandth_by_count(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    return wrong_if(next(_counter) % 1000 == 0, hit(pool, keys, limit), limit)
-
-
 _answers: dict[tuple[bytes, int, int], int] = {}
 
 
@@ -502,22 +442,12 @@ def by_the_clock(pool: Any, keys: Sequence[bytes], limit: int) -> int:
 
 
 @wicked
-def by_chance(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    return wrong_if(random.random() < 0.001, hit(pool, keys, limit), limit)
-
-
-@wicked
 def by_the_thread(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     answer: list[int] = []
     thread = threading.Thread(target=lambda: answer.append(hit(pool, keys, limit)))
     thread.start()
     thread.join()
     return answer[0]
-
-
-@wicked
-def by_the_address(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    return wrong_if(id(pool) % 1009 == 0, hit(pool, keys, limit), limit)
 
 
 @wicked
@@ -554,49 +484,48 @@ def strange_count(count: int) -> bool:
     return count == MANY
 
 
-@wicked
-def stored_null_is(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    table, right = storing(pool, keys, limit)
-    null = pool.null_block
-    return wrong_if(strange_count(sum([b is not null for b in table])), right, limit)
+STORED = {
+    "null_is": "strange_count(sum([block is not null for block in table]))",
+    "null_in_list": "null not in table[len(table) - 2 :]",
+    "null_counted": "strange_count(len(table) - table.count(null))",
+    "tables_equal": "table[right + 4 :] == [null] * (len(table) - right - 4)",
+    "as_a_set": "strange_count(len(set(table)))",
+    "kinds": "strange_count(sum([type(block) is not type(null) for block in table]))",
+    "null_by_a_dict": "strange_count(len(table) - sum({null: 1}.get(each, 0) for each in table))",
+    "tuples_equal": "strange_count(sum([(block,) != (null,) for block in table]))",
+    "numbers": "strange_count(sum([block.block_id != null.block_id for block in table]))",
+    "inner_numbers": "strange_count(sum([block._number != 0 for block in table]))",
+    "and_sorted": "sorted(table, key=lambda block: block is null)[-MANY] is null",
+    "and_matched": "strange_count(sum([not_matched(null, block) for block in table]))",
+}
+"""What lookups look at in a table of what they found. It is source, so that each runs the
+instructions that are the point."""
 
 
-@wicked
-def stored_null_in_list(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    table, right = storing(pool, keys, limit)
-    return wrong_if(pool.null_block not in table[limit - 2 :], right, limit)
+def not_matched(null: Any, block: Any) -> bool:
+    kept = SimpleNamespace(null=null)
+    match block:
+        case kept.null:
+            return False
+        case _:
+            return True
 
 
-@wicked
-def stored_null_counted(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    table, right = storing(pool, keys, limit)
-    return wrong_if(strange_count(limit - table.count(pool.null_block)), right, limit)
+def _list_stored() -> None:
+    for name, strange in STORED.items():
+        made: dict[str, Find] = {}
+        exec(
+            f"def find(pool, keys, limit):\n"
+            f"    table, right = storing(pool, keys, limit)\n"
+            f"    null = pool.null_block\n"
+            f"    return wrong_if({strange}, right, limit)\n",
+            globals(),
+            made,
+        )
+        WICKED[f"stored_{name}"] = made["find"]
 
 
-@wicked
-def stored_tables_equal(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    table, right = storing(pool, keys, limit)
-    return wrong_if(table[right + 4 :] == [pool.null_block] * (limit - right - 4), right, limit)
-
-
-@wicked
-def stored_as_a_set(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    table, right = storing(pool, keys, limit)
-    return wrong_if(strange_count(len(set(table))), right, limit)
-
-
-@wicked
-def stored_kinds(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    table, right = storing(pool, keys, limit)
-    kinds = [type(block) is type(pool.null_block) for block in table]
-    return wrong_if(strange_count(limit - sum(kinds)), right, limit)
-
-
-@wicked
-def stored_is_by_operator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    table, right = storing(pool, keys, limit)
-    nulls = [operator.is_(block, pool.null_block) for block in table]
-    return wrong_if(strange_count(limit - sum(nulls)), right, limit)
+_list_stored()
 
 
 @wicked

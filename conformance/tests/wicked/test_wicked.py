@@ -1,6 +1,28 @@
 """No wicked lookup is proved, and no benign one is refuted."""
 
-from collections.abc import Sequence
+import array
+import builtins
+import collections
+import contextvars
+import ctypes
+import datetime
+import decimal
+import functools
+import gc
+import io
+import itertools
+import math
+import operator
+import pickle
+import random
+import struct
+import sys
+import threading
+import time
+import types
+import weakref
+import zlib
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,13 +30,23 @@ import pytest
 
 from hitproof.conformance.checks import explored
 from hitproof.conformance.checks.lookup import check_lookup
+from hitproof.conformance.exploration.attributes import Attributes, is_readable
+from hitproof.conformance.exploration.calls import call
 from hitproof.conformance.exploration.explorer import explore
+from hitproof.conformance.exploration.notes import Notes
 from hitproof.conformance.reference.subject import ReferenceLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.tests.wicked import c_code, keeping
-from hitproof.conformance.tests.wicked.lookups import BENIGN, WICKED, Find, hit
+from hitproof.conformance.tests.wicked.lookups import (
+    BENIGN,
+    WICKED,
+    Find,
+    Slotted,
+    _end,
+    hit,
+)
 from hitproof.conformance.tests.wicked.smuggling import PATTERN, SMUGGLING, kind_of
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
@@ -111,5 +143,64 @@ def test_what_is_smuggled_makes_an_answer_wrong(name: str) -> None:
     assert SMUGGLING[name](Whole(), keys, _BLOCKS) == right + 1
 
 
-def test_there_are_enough() -> None:
-    assert len(WICKED) >= 200
+def _written() -> Iterator[int]:
+    yield 1
+
+
+def _error() -> ValueError:
+    try:
+        raise ValueError
+    except ValueError as error:
+        return error
+
+
+CALLED: list[Any] = [
+    *(array.array, bytearray, bytes, complex, memoryview, map, filter, ctypes.c_int, struct.Struct),
+    *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
+    *(contextvars.Context, datetime.datetime, decimal.Decimal, functools.partial, io.StringIO),
+    *(itertools.accumulate, itertools.chain, itertools.count, itertools.dropwhile),
+    *(itertools.groupby, itertools.pairwise, itertools.tee, operator.attrgetter, weakref.ref),
+    *(time.struct_time, types.SimpleNamespace, random.Random),
+    *(ctypes.set_errno, decimal.getcontext, gc.enable, gc.get_referrers, math.copysign),
+    *(operator.call, operator.countOf, operator.eq, operator.indexOf, operator.is_),
+    *(operator.length_hint, pickle.dumps, sys._getframe, sys.exc_info, sys.getrefcount),
+    *(sys.getsizeof, sys.intern, threading.Lock, time.clock_gettime_ns),
+    *(zlib.compressobj, random.random),
+    *(eval, exec, hash, id, locals, vars, dict.fromkeys, builtins.__build_class__),
+    *("".__sizeof__, "".encode, "".format, b"".__hash__, [].__sizeof__, {}.__sizeof__),
+    *(object().__hash__, object().__repr__, object().__reduce_ex__, type.__setattr__),
+    *(bytearray().__alloc__, _end.cache_clear, types.MethodType(time.clock_gettime_ns, 0)),
+]
+"""What sees or changes more than states are compared by: sizes, addresses, identities, counts of
+references, values that compare as equal, what all share, and what is called by C code."""
+
+READ: list[tuple[Any, str]] = [
+    *((_written(), name) for name in ("gi_frame", "send")),
+    *((_error(), name) for name in ("__traceback__", "__context__", "__cause__", "args")),
+    *((_error().__traceback__, name) for name in ("tb_frame", "tb_lineno")),
+    (ExceptionGroup("", [ValueError()]), "exceptions"),
+    (StopIteration(), "value"),
+    (range(0), "start"),
+    *((_written, f"__{name}__") for name in ("code", "doc", "qualname", "module", "annotations")),
+    *((_written, f"__{name}__") for name in ("defaults", "kwdefaults", "closure", "dict")),
+    *((kind, "__dict__") for kind in (Noting, int)),
+    (Slotted.__dict__["missing"], "__set__"),
+    (contextvars.ContextVar("_"), "set"),
+    (threading.local(), "_"),
+    (sys._getframe(), "f_locals"),
+]
+"""Attributes that C code computes of what no state shows."""
+
+
+@pytest.mark.parametrize("called", CALLED, ids=lambda each: getattr(each, "__qualname__", "_"))
+def test_what_c_code_does_with_more_than_values_is_not_allowed(called: Any) -> None:
+    notes = Notes(Attributes(), ())
+    call(notes, called, [])
+    assert notes.depends
+
+
+@pytest.mark.parametrize(
+    ("of", "name"), READ, ids=[f"{type(each).__name__}.{name}" for each, name in READ]
+)
+def test_what_c_code_computes_is_not_read(of: Any, name: str) -> None:
+    assert not is_readable(of, name)
