@@ -1,1 +1,1 @@
-"""The reference's parts as subjects."""
+"""The reference's manager as a subject."""

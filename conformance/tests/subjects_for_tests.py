@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hitproof.conformance.reference.subject import ReferenceLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.reference_subject import ReferenceLookup, ReferenceSubject
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.groups import BlockGeometry
 from hitproof.spec.hits import run_start

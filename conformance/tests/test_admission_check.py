@@ -8,12 +8,12 @@ from hitproof.conformance.checks.admission import ADMISSION, check_admission, ta
 from hitproof.conformance.findings.evidence import AdmissionEvidence, Evidence
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.managers import Allocation, Manager, Tables
 from hitproof.conformance.tests import broken_managers as broken
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 

@@ -12,7 +12,6 @@ from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import reproduce
 from hitproof.conformance.scope.layouts import Layout, hash_unit, layouts
@@ -20,6 +19,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Tables
 from hitproof.conformance.tests.broken_managers import EvictsNothing, ShorterHit, StaleHit, Wrapped
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.reference.policies import VLLM_0_32, Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import Group, GroupKind

@@ -11,11 +11,11 @@ from hitproof.conformance.comparison.behaviour import behaviour
 from hitproof.conformance.comparison.changes import Change, changes, unmatched
 from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.comparison.facts import Fact
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import Group, GroupKind
 

@@ -15,7 +15,6 @@ from hitproof.conformance.exploration.explorer import explore
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, MaskEvidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import (
     Configuration,
     is_possible,
@@ -34,6 +33,7 @@ from hitproof.conformance.tests import (
     test_pool_check,
     test_sharing_check,
 )
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,

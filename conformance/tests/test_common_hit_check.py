@@ -14,7 +14,6 @@ from hitproof.conformance.exploration.explorer import explore, replay
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.reference.subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import LookedUp
 from hitproof.conformance.scope.layouts import (
     Layout,
@@ -28,6 +27,7 @@ from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.reference_subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.conformance.tests.subjects_for_tests import lacks_a_block
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.claims import CLAIMS, Divergence, Status

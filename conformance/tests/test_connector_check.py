@@ -18,7 +18,6 @@ from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.playing.expectations import LocalPrefix
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.reference.subject import ReferenceConnectorLookup, ReferenceSubject
 from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import reproduce
 from hitproof.conformance.scope.layouts import Layout, layouts
@@ -32,6 +31,7 @@ from hitproof.conformance.tests.broken_managers import (
     Wrapped,
     patched,
 )
+from hitproof.conformance.tests.reference_subject import ReferenceConnectorLookup, ReferenceSubject
 from hitproof.reference.policies import Policies
 from hitproof.reference.spec_groups import find_hit
 from hitproof.spec.claims import CLAIMS, Status

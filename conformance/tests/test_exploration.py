@@ -14,10 +14,10 @@ from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.canonical import Canonical
 from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore, replay
 from hitproof.conformance.findings.evidence import LookupEvidence
-from hitproof.conformance.reference.subject import ReferenceLookup
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.reference_subject import ReferenceLookup
 from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
     lacks_a_block,

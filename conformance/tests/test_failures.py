@@ -14,7 +14,6 @@ from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import (
     CannotJudge,
@@ -28,6 +27,7 @@ from hitproof.conformance.subject.failures import (
 )
 from hitproof.conformance.tests.broken_managers import Broken, patched, raises
 from hitproof.conformance.tests.plain_pool import PlainPool
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.reference.policies import Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import ConfigurationError, GroupKind

@@ -9,12 +9,12 @@ from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.reference.subject import ReferenceFineLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import LookupAnswer
+from hitproof.conformance.tests.reference_subject import ReferenceFineLookup, ReferenceSubject
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FINE_KINDS

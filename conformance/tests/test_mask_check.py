@@ -8,9 +8,9 @@ import pytest
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import CannotJudge, Predates
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 

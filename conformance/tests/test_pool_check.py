@@ -11,13 +11,13 @@ from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import Evidence, PoolEvidence
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.pools import Key, PoolSnapshot
 from hitproof.conformance.tests.plain_pool import PlainPool
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.spec.groups import GroupKind
 

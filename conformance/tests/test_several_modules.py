@@ -15,13 +15,13 @@ from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import EngineConfiguration, History, HistoryError
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.reference.subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, layouts
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.lookups import Lookup
 from hitproof.conformance.subject.managers import ManagerSubject
 from hitproof.conformance.tests import broken_managers as broken
+from hitproof.conformance.tests.reference_subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.reference.policies import Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, geometry

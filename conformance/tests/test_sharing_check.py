@@ -9,10 +9,10 @@ from hitproof.conformance.checks.sharing import check_sharing
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.findings import finding
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.subject.failures import Predates
 from hitproof.conformance.subject.hashing import Prompt
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import GroupKind
 

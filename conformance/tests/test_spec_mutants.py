@@ -19,7 +19,6 @@ import pytest
 from hitproof.conformance.checks.lookup import check_lookup
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.mutation import Mutant
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.spec_mutants import (
     EQUIVALENT,
@@ -30,6 +29,7 @@ from hitproof.conformance.spec_mutants import (
     lines_run,
     noticed_by,
 )
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.proofs.obligation import Obligation
 from hitproof.proofs.prover import DEFAULTS, Solver
 from hitproof.proofs.theorems import THEOREMS

@@ -18,10 +18,10 @@ from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.checks.sharing import check_sharing
 from hitproof.conformance.checks.tiers import check_tier_lookup, check_tier_masks
-from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.subjects import Subject
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import Group, GroupKind
 

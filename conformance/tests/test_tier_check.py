@@ -21,18 +21,18 @@ from hitproof.conformance.findings.evidence import (
 )
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.reference.subject import (
-    ReferenceSubject,
-    ReferenceTierLookup,
-    ReferenceTierMasks,
-    ReferenceTierPlays,
-)
 from hitproof.conformance.reproduce.attempts import OutOfReach, Rules, attempts
 from hitproof.conformance.scope.layouts import Layout, layouts, offloaded
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.tiers import Load, TierMasks, TierPlays
+from hitproof.conformance.tests.reference_subject import (
+    ReferenceSubject,
+    ReferenceTierLookup,
+    ReferenceTierMasks,
+    ReferenceTierPlays,
+)
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon

@@ -17,7 +17,7 @@ from hitproof.conformance.comparison.changes import Change
 from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.findings.places import Location as Place
 from hitproof.conformance.findings.places import Passed, Why
-from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff

@@ -34,10 +34,10 @@ from hitproof.conformance.exploration.attributes import Attributes, is_readable
 from hitproof.conformance.exploration.calls import call
 from hitproof.conformance.exploration.explorer import explore
 from hitproof.conformance.exploration.notes import Notes
-from hitproof.conformance.reference.subject import ReferenceLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.reference_subject import ReferenceLookup, ReferenceSubject
 from hitproof.conformance.tests.wicked import c_code, keeping
 from hitproof.conformance.tests.wicked.lookups import (
     BENIGN,

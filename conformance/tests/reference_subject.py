@@ -6,15 +6,15 @@ from itertools import pairwise
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.reference.history import ReferenceHistory
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.reference.pool import ReferencePool
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.managers import Manager
 from hitproof.conformance.subject.tiers import Load, TierMasks, TierPlays
+from hitproof.conformance.tests.reference_history import ReferenceHistory
+from hitproof.conformance.tests.reference_pool import ReferencePool
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.fine import find_longest_fine_hit
 from hitproof.reference.hashing import block_hashes_of_size
