@@ -18,6 +18,7 @@ from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.fixes.fixes import RELEASE, all_fixes
+from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.reports.survey import FIXED, grouped
 from hitproof.vllm_integration.survey.faults import Fault, load
 from hitproof.vllm_integration.survey.survey import Release, read, seen_in
@@ -52,16 +53,16 @@ def _linked(fault: Fault) -> str:
 def table() -> str:
     """A Markdown table with a row for each fix, the most severe first."""
     fixes = sorted(all_fixes(), key=lambda fix: (SEVERITY.index(fix.classes[0]), fix.number))
-    lines = ["| fault | class | change | codes that it removes |", "|---|---|---|---|"]
-    for fix in fixes:
-        cells = (
+    rows = [
+        (
             "<br>".join(map(_linked, fix.faults)),
             ", ".join(fix.classes),
             fix.title.removeprefix("[BugFix] "),
             "<br>".join(f"`{code}`" for code in fix.codes),
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        for fix in fixes
+    ]
+    return markdown.table(("fault", "class", "change", "codes that it removes"), rows)
 
 
 def counted() -> str:
@@ -112,19 +113,14 @@ def record() -> dict[str, Any]:
 
 def hits() -> str:
     """A Markdown table: the tokens hit on each model's layout, without the fixes and with them."""
-    lines = [
-        f"| model | retention | {RELEASE} | with fixes | unbounded |",
-        "|---|---|--:|--:|--:|",
-    ]
+    lines: list[tuple[str, ...]] = []
     for model, rows in record()["hits"].items():
-        if not rows:
-            lines.append(f"| {model} | refused with draft layers | | | |")
-        lines += [
-            f"| {model} | {row['retention']} | {row['plain']:,} | {row['fixed']:,} "
-            f"| {row['unbounded']:,} |"
-            for row in rows
-        ]
-    return "\n".join(lines)
+        lines += [] if rows else [(model, "refused with draft layers", "", "", "")]
+        for row in rows:
+            tokens = (f"{row[each]:,}" for each in ("plain", "fixed", "unbounded"))
+            lines.append((model, row["retention"], *tokens))
+    columns = ("model", "retention", f"{RELEASE}:", "with fixes:", "unbounded:")
+    return markdown.table(columns, lines)
 
 
 def gained() -> str:
@@ -141,19 +137,12 @@ def speed() -> str:
     """A Markdown table: the ratio of times with fixes to times without, by operation."""
     rows = record()["speed"]
     operations = list(dict.fromkeys(row["operation"] for row in rows))
+    ratios = {(r["layout"], r["num_tokens"], r["operation"]): f"{r['ratio']:.2f}" for r in rows}
     lines = [
-        f"| groups | tokens | {' | '.join(operations)} |",
-        "|---|--:|" + "--:|" * len(operations),
+        (layout, f"{tokens:,}", *(ratios[layout, tokens, each] for each in operations))
+        for layout, tokens in dict.fromkeys((row["layout"], row["num_tokens"]) for row in rows)
     ]
-    for layout, tokens in dict.fromkeys((row["layout"], row["num_tokens"]) for row in rows):
-        ratios = {
-            r["operation"]: r["ratio"]
-            for r in rows
-            if (r["layout"], r["num_tokens"]) == (layout, tokens)
-        }
-        cells = " | ".join(f"{ratios[each]:.2f}" for each in operations)
-        lines.append(f"| {layout} | {tokens:,} | {cells} |")
-    return "\n".join(lines)
+    return markdown.table(("groups", "tokens:", *(f"{each}:" for each in operations)), lines)
 
 
 def taken(printed: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from docs.source import ROOT
+from hitproof.vllm_integration.reports import markdown
 
 RECORD = ROOT / "docs" / "headline.json"
 _RELEASES = ("0.22.1", "0.23.0", "0.33.0")
@@ -24,6 +25,12 @@ COMMAND = (
     *itertools.chain.from_iterable(("--target", release) for release in _RELEASES),
     "--reference",
 )  # fmt: skip
+
+
+_COLUMNS = (
+    *("subject", "retention", "hit of the first conversation"),
+    *("unbounded", "foresight", "lost by", "seconds"),
+)
 
 
 def command() -> str:
@@ -44,25 +51,18 @@ def pool() -> str:
 
 def table() -> str:
     """The hits after k others, and what it took, of each subject and retention."""
-    lines = [
-        "| subject | retention | hit of the first conversation | unbounded | foresight "
-        "| lost by | seconds |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows: list[tuple[str, ...]] = []
     for run in record()["runs"]:
+        about = run["subject"], run["retention"]
         if "cannot" in run:
-            lines.append(
-                f"| {run['subject']} | {run['retention']} | not played: {run['cannot']} | | | | |"
-            )
+            rows.append((*about, f"not played: {run['cannot']}", *[""] * 4))
             continue
         best = max(each["unbounded"] for each in run["replays"])
         foresight = max(each["foresight"] for each in run["replays"])
         lost = ", ".join(cause for cause, tokens in run["lost"].items() if tokens)
-        lines.append(
-            f"| {run['subject']} | {run['retention']} | {'; '.join(_hits(run))} | {best:,} "
-            f"| {foresight:,} | {lost or 'nothing'} | {seconds(run):.0f} |"
-        )
-    return "\n".join(lines)
+        figures = f"{best:,}", f"{foresight:,}", lost or "nothing", f"{seconds(run):.0f}"
+        rows.append((*about, "; ".join(_hits(run)), *figures))
+    return markdown.table(_COLUMNS, rows)
 
 
 def seconds(run: dict[str, Any]) -> float:

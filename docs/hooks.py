@@ -101,38 +101,9 @@ def _environment() -> Environment:
     environment = Environment(
         loader=DictLoader({"legend.html": _LEGEND}), undefined=StrictUndefined, autoescape=False
     )
-    shared: dict[str, Any] = {
-        "code": _code,
-        "ref": _ref,
-        "claim": _claim,
-        "claims": CLAIMS,
-        "example": figures.example,
-        "window_reach": figures.window_reach,
-        "draft_entries": figures.draft_entries,
-        "releases": tables.releases,
-        "fixes_command": fixes.command,
-        "fixes_counted": fixes.counted,
-        "fixes_gained": fixes.gained,
-        "fixes_speed": fixes.speed,
-        "repairs_table": repairs.table,
-        "fixes_hits": fixes.hits,
-        "fixes_remaining": fixes.remaining,
-        "fixes_table": fixes.table,
-        "selftests": selftests.table,
-        "manager_histories": histories.manager,
-        "scheduler_histories": histories.scheduler,
-        "headline_command": headline.command,
-        "headline_conversations": headline.conversations,
-        "headline_pool": headline.pool,
-        "headline_table": headline.table,
-        "numbers_layouts": numbers.layouts,
-        "numbers_missing": numbers.missing,
-        "numbers_shared": numbers.shared,
-        "bounds": tables.bounds,
-        "limits": tables.limits,
-        "hits": tables.hits,
-        "signs": SIGNS,
-        "roles": ROLES,
-    }
+    pages = (figures, fixes, headline, histories, numbers, repairs, selftests, tables)
+    shared: dict[str, Any] = {each.__name__.rpartition(".")[2]: each for each in pages}
+    shared |= {"code": _code, "ref": _ref, "claim": _claim}
+    shared |= {"claims": CLAIMS, "signs": SIGNS, "roles": ROLES}
     environment.globals.update(shared)
     return environment

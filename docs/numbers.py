@@ -6,12 +6,12 @@
 import json
 import math
 from html import escape
-from itertools import chain
 from typing import Any
 
 from docs.source import ROOT
 from hitproof.conformance.numeric.outcome import EXACT
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.reports import markdown
 
 RECORD = ROOT / "docs" / "numbers.json"
 _FULL, _MAMBA = Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.MAMBA, 4)
@@ -73,14 +73,14 @@ def shared() -> str:
     rows: dict[int, dict[str, Any]] = {}
     for each in _record()["shared"]:
         rows.setdefault(each["shared"], {})[each["rules"]] = each
-    lines = [
-        "| shared tokens | hit | logits, draft logits | without lookahead | logits, draft logits |",
-        "|---|---|---|---|---|",
-    ]
-    for number, found in sorted(rows.items()):
-        cells = list(chain.from_iterable(map(_cells, map(found.get, ("spec", "no lookahead")))))
-        lines.append(f"| {number} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    logits = "logits, draft logits"
+    return markdown.table(
+        ("shared tokens", "hit", logits, "without lookahead", logits),
+        (
+            (number, *_cells(found.get("spec")), *_cells(found.get("no lookahead")))
+            for number, found in sorted(rows.items())
+        ),
+    )
 
 
 def layouts() -> int:

@@ -17,6 +17,7 @@ from hitproof.vllm_integration.fixes.verifying import places
 from hitproof.vllm_integration.gate.gate import check
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
+from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.survey.faults import Fault
 from hitproof.vllm_integration.survey.faults import load as load_faults
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -57,16 +58,14 @@ def judged(case: dict[str, Any], before: Report, after: Report) -> dict[str, Any
 def table() -> str:
     """A Markdown table with a row for each repair."""
     faults = {fault.number: fault for fault in load_faults()}
-    lines = ["| fault | in | repaired in | left where it was |", "|---|---|---|---|"]
+    rows = []
     for row in record():
         fault = faults[row["fault"]]
         left = ", ".join(f"[{number}](faults.md#{number})" for number in row["left"])
         linked = f"[{fault.number}. {fault.title}](faults.md#{fault.number})"
         codes = "".join(f"; new: `{code}`" for code in dict.fromkeys(row["new"]))
-        lines.append(
-            f"| {linked} | {row['before']} | {row['after']} | {left or 'nothing'}{codes} |"
-        )
-    return "\n".join(lines)
+        rows.append((linked, row["before"], row["after"], f"{left or 'nothing'}{codes}"))
+    return markdown.table(("fault", "in", "repaired in", "left where it was"), rows)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from docs import clauses
 from docs.source import ROOT
+from hitproof.vllm_integration.reports import markdown
 
 RECORD = ROOT / "docs" / "selftests.json"
 README = ROOT / "README.md"
@@ -47,14 +48,17 @@ def share(run: dict[str, Any]) -> str:
 
 def table() -> str:
     """The runs as a table."""
-    lines = [
-        "| command | caught | equivalent | noticed by vLLM's tests only |",
-        "|---|---|---|---|",
+    columns = ("command", "caught", "equivalent", "noticed by vLLM's tests only")
+    rows = [
+        (
+            f"`{command(run)}`",
+            share(run),
+            run["equivalent"],
+            run["killed_by_upstream"] if run["upstream"] else "not run",
+        )
+        for run in runs()
     ]
-    for run in runs():
-        noticed = run["killed_by_upstream"] if run["upstream"] else "not run"
-        lines.append(f"| `{command(run)}` | {share(run)} | {run['equivalent']} | {noticed} |")
-    return "\n".join(lines)
+    return markdown.table(columns, rows)
 
 
 def row() -> str:

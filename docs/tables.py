@@ -20,6 +20,7 @@ from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.reports.survey import document, table
 from hitproof.vllm_integration.survey.faults import load
 from hitproof.vllm_integration.survey.survey import read
@@ -43,36 +44,29 @@ def releases() -> str:
 
 def bounds() -> str:
     """How far the obligations of each profile reach."""
-    lines = [
-        "| profile | one group | several groups | windows of real models, one group |",
-        "|---|---|---|---|",
-    ]
+    rows = []
     for profile in Profile:
         blocks = min(each.num_blocks for each in configurations(profile))
         tokens = [each.num_tokens for each in grid(profile)]
-        lines.append(
-            f"| {profile} | at least {blocks} blocks | {min(tokens)} to {max(tokens)} tokens "
-            f"| at most {LONGEST_TAIL[profile]} blocks |"
-        )
-    return "\n".join(lines)
+        most = f"at most {LONGEST_TAIL[profile]} blocks"
+        several = f"{min(tokens)} to {max(tokens)} tokens"
+        rows.append((profile, f"at least {blocks} blocks", several, most))
+    columns = "profile", "one group", "several groups", "windows of real models, one group"
+    return markdown.table(columns, rows)
 
 
 def hits() -> str:
     """What a hit of each model's layout needs, with EAGLE and without."""
-    lines = [
-        "| layout | alignment | hit | group | needs | with EAGLE |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for model in MODELS:
         without, with_it = (_hit(model, eagle) for eagle in (False, True))
         assert without is not None
         row = [model.name, *map(in_tokens, (without.layout.alignment, without.length))]
         for at, one in enumerate(without.groups):
             drafted = "not possible" if with_it is None else in_words(with_it.groups[at].required)
-            row += [caption(one.looked_up), in_words(one.required), drafted]
-            lines.append(f"| {' | '.join(row)} |")
+            rows.append([*row, caption(one.looked_up), in_words(one.required), drafted])
             row = ["", "", ""]
-    return "\n".join(lines)
+    return markdown.table(("layout", "alignment", "hit", "group", "needs", "with EAGLE"), rows)
 
 
 def _hit(model: Model, eagle: bool) -> Explanation | None:
@@ -86,14 +80,13 @@ def _hit(model: Model, eagle: bool) -> Explanation | None:
 
 def limits() -> str:
     """What is not judged, by what has the limit."""
-    lines = ["| | limit | printed sentence |", "|---|---|---|"]
-    previous = ""
+    rows, previous = [], ""
     for limit in LIMITS.values():
         said = f"*{limit.refusal}*" if limit.refusal else ""
         part = "" if limit.part == previous else limit.part
-        lines.append(f"| {part} | {limit.sentence} | {said} |")
+        rows.append((part, limit.sentence, said))
         previous = limit.part
-    return "\n".join(lines)
+    return markdown.table(("", "limit", "printed sentence"), rows)
 
 
 def codes() -> str:

@@ -12,6 +12,7 @@ from hitproof.conformance.words import count, in_tokens
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff, ReachChange
 from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
 from hitproof.vllm_integration.reports.causes import causes
+from hitproof.vllm_integration.reports.markdown import escaped, table
 from hitproof.vllm_integration.reports.text import print_cause, print_finding
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -173,20 +174,16 @@ def markdown(diff: Diff) -> str:
     base, head = diff.base.target.label, diff.head.target.label
     _, _, why = verdict_line(diff).partition(f"{head}: ")
     lines = [f"### Prefix cache: `{base}` → `{head}`: {why}", "", as_sentence(diff) + ".", ""]
+    columns = "effect", "where", "models", "smallest case", "base", "head"
     if diff.groups:
-        lines += ["| effect | where | models | smallest case | base | head |", "|" + "---|" * 6]
-        lines += [_row(group) for group in diff.groups]
-        lines.append("")
+        lines += [table(columns, map(_row, diff.groups)), ""]
     if any(change.counts for change in diff.histories.changes):
-        lines += ["| in histories | how many | smallest case | base | head |", "|" + "---|" * 5]
-        lines += [_history_row(each, diff) for each in diff.histories.changes if each.counts]
-        lines.append("")
+        rows = [_history_row(each, diff) for each in diff.histories.changes if each.counts]
+        lines += [table(("in histories", "how many", *columns[3:]), rows), ""]
     if line := consequences(diff):
         lines += [f"{line}.", ""]
     if diff.policies:
-        lines += ["| policy | base | head |", "|---|---|---|"]
-        lines += [f"| {name} | {one} | {other} |" for name, one, other in diff.policies]
-        lines.append("")
+        lines += [table(("policy", "base", "head"), diff.policies), ""]
     lines += [
         f"- {reach(each)}: {each.signature.headline}; {_where(each)}" for each in diff.reaches
     ]
@@ -306,18 +303,14 @@ def witness(group: ChangeGroup) -> Iterator[str]:
     return case(group.smallest)
 
 
-def _history_row(change: HistoryChange, diff: Diff) -> str:
+def _history_row(change: HistoryChange, diff: Diff) -> list[str]:
     example = change.example
     shown = ("<br>".join(example.given), example.base, example.head) if example else ("", "", "")
-    return _cells(str(change.effect), about_histories(change, diff), *shown)
+    return escaped((str(change.effect), about_histories(change, diff), *shown))
 
 
-def _row(group: ChangeGroup) -> str:
+def _row(group: ChangeGroup) -> list[str]:
     smallest = group.smallest
     where, _, models = about(group).partition("; ")
     given = "<br>".join(smallest.given)
-    return _cells(str(smallest.effect), where, models, given, smallest.base, smallest.head)
-
-
-def _cells(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return escaped((str(smallest.effect), where, models, given, smallest.base, smallest.head))

@@ -7,6 +7,7 @@ from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.spec.claims import Divergence
+from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.survey.costs import in_words
 from hitproof.vllm_integration.survey.costs import read as read_costs
 from hitproof.vllm_integration.survey.faults import Evidence, Fault, Method, cause
@@ -73,18 +74,15 @@ def checks(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
     rows = [release for release in releases if release.checked is not None]
     if not rows:
         return ""
-    lines = [
-        "| release | check | exit code | obligations | known | new | stale | reason |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    shown = []
     for release in rows:
         checked = release.checked
         assert checked is not None
         code = next(int(each) for each in Verdict if each.label == checked.verdict)
         cells = checked.known, len(checked.new), checked.stale, _reason(release, faults)
-        shown = release.version, checked.verdict, code, release.obligations, *cells
-        lines.append(f"| {' | '.join(map(str, shown))} |")
-    return "\n".join(lines) + "\n"
+        shown.append((release.version, checked.verdict, code, release.obligations, *cells))
+    columns = "release", "check", "exit code", "obligations", "known", "new", "stale", "reason"
+    return markdown.table(columns, shown) + "\n"
 
 
 def _reason(release: Release, faults: Sequence[Fault]) -> str:

@@ -6,6 +6,7 @@ from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes
 from hitproof.vllm_integration.reports.ci.problems import Problem, new_problems, of_cause, plain
+from hitproof.vllm_integration.reports.markdown import escaped, table
 from hitproof.vllm_integration.reports.text import print_held_against, print_verdict
 
 _MOST_SHOWN = 10
@@ -22,8 +23,8 @@ def markdown(report: Report) -> str:
     others = [problem for problem in new_problems(report) if not problem.code]
     if found or others:
         lines += ["", plain(lambda console: print_held_against(report, console)), ""]
-        lines += ["| finding | class | where | fault | signatures |", "|" + "---|" * 5]
-        lines += [*map(_row, found), *map(_other, others), ""]
+        rows = [*map(_row, found), *map(_other, others)]
+        lines += [table(("finding", "class", "where", "fault", "signatures"), rows), ""]
         for cause in found[:_MOST_SHOWN]:
             lines += _in_full(cause)
     reasons = report.open_questions
@@ -33,7 +34,7 @@ def markdown(report: Report) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _row(cause: Cause) -> str:
+def _row(cause: Cause) -> list[str]:
     signature, where = cause.worst.signature, cause.worst.location
     return _cells(
         signature.headline,
@@ -44,7 +45,7 @@ def _row(cause: Cause) -> str:
     )
 
 
-def _other(problem: Problem) -> str:
+def _other(problem: Problem) -> list[str]:
     return _cells(problem.title, str(problem.divergence or problem.rule), "", "", "")
 
 
@@ -62,8 +63,8 @@ def _fenced(text: str, language: str = "text") -> tuple[str, ...]:
     return f"````{language}", text.rstrip(), "````"
 
 
-def _cells(*cells: str) -> str:
-    return f"| {' | '.join(_escaped(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+def _cells(*cells: str) -> list[str]:
+    return escaped(map(_escaped, cells))
 
 
 def _escaped(text: str) -> str:

@@ -1,0 +1,19 @@
+"""Markdown as reports and pages have it."""
+
+from collections.abc import Iterable, Sequence
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table; a column whose name ends with a colon has its cells to the right."""
+    names = [column.rstrip(":") for column in columns]
+    rule = "".join("--:|" if column.endswith(":") else "---|" for column in columns)
+    return "\n".join((_row(names), f"|{rule}", *map(_row, rows)))
+
+
+def _row(cells: Iterable[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def escaped(cells: Iterable[str]) -> list[str]:
+    """Cells of any text: bars are no ends of cells."""
+    return [cell.replace("|", "\\|") for cell in cells]
