@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,17 +16,21 @@ from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.scenarios import features, with_features
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.campaign import histories, selftest, simulate, survey
-from hitproof.vllm_integration.campaign.engines import Local
+from hitproof.vllm_integration.campaign import histories, selftest, serving, simulate, survey
+from hitproof.vllm_integration.campaign.engines import Local, Targets
 from hitproof.vllm_integration.campaign.jobs import Job, Result
 from hitproof.vllm_integration.campaign.kinds import KINDS
 from hitproof.vllm_integration.campaign.plans import CampaignError, Ended, Given, Kind
 from hitproof.vllm_integration.campaign.running import Campaign, Until, run
-from hitproof.vllm_integration.campaign.serving import Place, Setting
+from hitproof.vllm_integration.campaign.serving import Answer, Place, Setting
 from hitproof.vllm_integration.campaign.store import Store
 from hitproof.vllm_integration.families import Family
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
+from hitproof.vllm_integration.gate.selection import Selection, Wanted
 from hitproof.vllm_integration.reports.campaign import campaign_json
 from hitproof.vllm_integration.reports.html.campaign import campaign_page
+from hitproof.vllm_integration.survey.survey import survey as of_release
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.tests.conftest import Copy, release
 from hitproof.vllm_integration.verdict import Verdict
@@ -210,9 +214,39 @@ def test_words_that_are_no_survey_are_one_sentence(tmp_path: Path) -> None:
         survey.prepare([f"{tmp_path}@a..b"], given, print)
 
 
+class Here:
+    """An engine that runs jobs of surveys in this process, on a few configurations."""
+
+    name, workers = "here", 1
+
+    def answers(self, jobs: Iterator[Job], targets: Targets) -> Iterator[tuple[Job, Answer]]:
+        for job in jobs:
+            yield job, serving.serve(survey.work, job, targets[job.content], SETTING)
+
+    def close(self) -> None:
+        serving.close()
+
+
+_DIFFERENT = Selection(
+    configurations=(
+        "sliding window, block size 1, window 2, alignment 2, EAGLE on",
+        "mamba, block size 1, alignment 1, EAGLE on",
+        "full attention, block size 4, alignment 4, EAGLE off",
+    )
+)
+"""Where each of the releases shows something that the one before does not show, or does not any
+more."""
+
+
 @pytest.mark.release
 @pytest.mark.long
-def test_commits_are_named_that_brought_and_fixed_known_causes(tmp_path: Path) -> None:
+def test_commits_are_named_that_brought_and_fixed_known_causes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def some(run: Run, say: Callable[[int, int], None]) -> Report:
+        return of_release(replace(run, wanted=Wanted(_DIFFERENT)), say)
+
+    monkeypatch.setattr(survey, "judge", some)
     repository = tmp_path / "vllm"
     repository.mkdir()
 
@@ -237,11 +271,12 @@ def test_commits_are_named_that_brought_and_fixed_known_causes(tmp_path: Path) -
             (repository / "vllm" / "notes.txt").write_text("")
             git("add", "-Af")
             git("commit", "-qm", "Add notes")
-    given = Given({}, replace(SETTING, seconds=3600.0), {"profile": "quick"})
+    given = Given({}, SETTING, {"profile": "quick"})
     kind = KINDS["survey"]
     given = kind.prepare([f"{repository}@{commits['0.31.0']}..HEAD"], given, lambda _: None)
     assert len(given.facts["places"]) == 4
-    found = local(kind, given, tmp_path / "out")
+    with closing(Store(tmp_path / "out")) as store, closing(Here()) as engine:
+        found = run(kind, given, store, engine, Until(), lambda _: None)
     rows = found.summary.tables[0].rows
     named = {(row[0][:12], row[2]) for row in rows if row[2][0].isdigit()}
     assert len({cause for _, cause in named}) >= 3

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.tests.conftest import Check, hitproof
+from hitproof.vllm_integration.tests.test_releases import SHOWS_LOOKAHEAD
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 ROOT = GOLDEN.parents[2]
@@ -121,5 +122,7 @@ def test_fields_of_json(golden: str, command: list[str]) -> None:
 
 @pytest.mark.release
 def test_fields_of_a_check(checked: Check) -> None:
-    report = checked("--quick", "0.22.1").report
-    assert missing((GOLDEN / "check.fields").read_text(), report) == set()
+    """Those of findings in a run that has some, the others in a whole one."""
+    golden = (GOLDEN / "check.fields").read_text()
+    some, whole = checked(*SHOWS_LOOKAHEAD, "0.22.1"), checked("--quick", "0.33.0")
+    assert missing(golden, some.report) & missing(golden, whole.report) == set()
