@@ -1,6 +1,7 @@
 """Replay passes the reference, and tells what is wrong with broken managers."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,11 @@ from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken
+from hitproof.reference import groups, request
 from hitproof.reference.policies import VLLM_0_23, Policies
+from hitproof.reference.pool import BlockPool
+from hitproof.reference.registration import Registration
+from hitproof.reference.spec_groups import SpecGroup
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import HitGranularity
@@ -192,6 +197,64 @@ def test_a_broken_manager_is_caught(manager: type[broken.Wrapped], words: str) -
         if any(text.startswith(word) for text in seen for word in words.split("|")):
             return
     raise AssertionError(seen)
+
+
+BROKEN_REFERENCES: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+    "skips too many tokens": (
+        groups,
+        "num_skipped_tokens",
+        lambda right: lambda group, computed: right(group, computed) + 2,
+    ),
+    "ignores adapters": (
+        request,
+        "extra_keys",
+        lambda right: lambda start, end, _, *others: right(start, end, None, *others),
+    ),
+    "leaks": (
+        BlockPool,
+        "free_blocks",
+        lambda right: lambda pool, blocks, first: right(pool, [*blocks][:-1], first),
+    ),
+    "touches too few": (BlockPool, "touch", lambda right: lambda pool, b: right(pool, b[:-1])),
+    "forgets to evict": (BlockPool, "_evict", lambda _: lambda *_: None),
+    "hits too little": (
+        SpecGroup,
+        "tables",
+        lambda right: (
+            lambda group, hashes, candidate, *rest: right(
+                group, hashes, max(candidate - group.block_size, 0), *rest
+            )
+        ),
+    ),
+    "registers early": (
+        Registration,
+        "num_tokens",
+        lambda _: lambda _, group, computed: computed + group.block_size,
+    ),
+    "registers too little": (
+        Registration,
+        "mask",
+        lambda right: (
+            lambda *about: (
+                lambda first, end: [
+                    False,
+                    *right(*about)(first + 1, end),
+                ]
+            )
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_REFERENCES)
+def test_a_broken_reference_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, method, change = BROKEN_REFERENCES[name]
+    monkeypatch.setattr(owner, method, change(getattr(owner, method)))
+    assert any(
+        shown(outcome) != expected(played, outcome)
+        for played in histories()
+        for outcome in [replay(played, REFERENCE)]
+    )
 
 
 EVICTED = """{"engine": {"groups": [{"kind": "full_attention", "block_size": 2}], "variant": %d,

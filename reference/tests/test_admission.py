@@ -9,21 +9,12 @@ from hitproof.reference.tests.building import (
     MAMBA,
     SLIDING,
     manager,
-    prefill,
     request,
     step,
 )
 from hitproof.spec.groups import Group
 
 WINDOW = Group(SLIDING, 4, window=9)
-
-
-def test_a_first_chunk_may_fit_where_the_sequence_does_not() -> None:
-    kv = manager(num_blocks=6)
-    new = request("a", range(24))
-    assert kv.allocate_slots(new, 8, full_sequence_must_fit=True) is None
-    assert kv.get_block_ids("a") == ([],)
-    assert kv.allocate_slots(new, 8) is not None
 
 
 def test_a_window_admits_a_prompt_longer_than_the_pool() -> None:
@@ -34,28 +25,6 @@ def test_a_window_admits_a_prompt_longer_than_the_pool() -> None:
     while new.num_computed_tokens < 400:
         assert step(kv, new, 8)
     assert kv.usage <= 1
-
-
-def test_a_window_that_recycles_too_little_is_not_admitted() -> None:
-    kv = manager(WINDOW, num_blocks=5, max_num_batched_tokens=8)
-    assert kv.allocate_slots(request("a", range(400)), 8, full_sequence_must_fit=True) is None
-
-
-def test_full_attention_beside_a_window_is_not_capped() -> None:
-    kv = manager(Group(FULL, 4), WINDOW, num_blocks=41, max_num_batched_tokens=8)
-    assert kv.allocate_slots(request("a", range(160)), 8, full_sequence_must_fit=True) is None
-    assert kv.allocate_slots(request("b", range(120)), 8, full_sequence_must_fit=True) is not None
-
-
-def test_the_hit_counts_towards_the_sequence() -> None:
-    kv = manager(num_blocks=8)
-    prefill(kv, request("a", range(16)))
-    new = request("b", range(28))
-    blocks, found = kv.get_computed_blocks(new)
-    assert found == 16
-    assert kv.allocate_slots(new, 4, found, blocks, full_sequence_must_fit=True) is not None
-    other = request("c", range(100, 128))
-    assert kv.allocate_slots(other, 4, full_sequence_must_fit=True) is None
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,8 @@ from hitproof.reference.tests.building import (
     MAMBA,
     SLIDING,
     cached_ids,
-    decode,
     finish,
     free_ids,
-    hit,
     manager,
     prefill,
     request,
@@ -49,76 +47,6 @@ def test_a_mamba_layer_reads_the_last_state_only() -> None:
         assert num_skipped_tokens(STATES, computed) == read
 
 
-def test_blocks_that_leave_the_window_become_null_and_free() -> None:
-    kv = manager(WINDOW, num_blocks=11)
-    running = request("a", range(20))
-    assert step(kv, running, 8)
-    assert kv.get_block_ids("a") == ([1, 2],)
-    assert step(kv, running, 8)
-    # Tokens from 3 on are still read after 8 tokens, so block 1 stays.
-    assert kv.get_block_ids("a") == ([1, 2, 3, 4],)
-    assert step(kv, running, 4)
-    assert kv.get_block_ids("a") == ([0, 0, 3, 4, 5],)
-    assert free_ids(kv) == [6, 7, 8, 9, 10, 2, 1]
-
-
-def test_a_window_hits_on_its_tail_alone() -> None:
-    kv = manager(WINDOW)
-    first = request("a", range(17))
-    prefill(kv, first)
-    kv.evict_blocks([1, 2])
-    blocks, found = kv.get_computed_blocks(request("b", range(17)))
-    assert (found, blocks.get_block_ids()) == (16, ([0, 0, 3, 4],))
-    kv.evict_blocks([3])
-    assert hit(kv, range(17)) == 0
-
-
-def test_a_window_falls_back_to_an_earlier_run() -> None:
-    kv = manager(WINDOW)
-    prefill(kv, request("a", range(21)))
-    kv.evict_blocks([4])
-    assert kv.get_computed_blocks(request("b", range(21)))[0].get_block_ids() == ([0, 2, 3],)
-
-
-def test_a_hit_in_the_window_alone_is_held() -> None:
-    kv = manager(WINDOW, num_blocks=11)
-    first = request("a", range(16))
-    prefill(kv, first)
-    finish(kv, first)
-    second = request("b", range(17))
-    prefill(kv, second)
-    # The tail is touched first, and then scratch that was never used is taken.
-    assert kv.get_block_ids("b") == ([0, 0, 3, 4, 5],)
-    assert [kv.block_pool.blocks[i].ref_cnt for i in range(1, 6)] == [0, 0, 1, 1, 1]
-
-
-def test_a_window_with_eagle_needs_one_block_more() -> None:
-    kv = manager(Group(SLIDING, 4, window=6), use_eagle=True)
-    prefill(kv, request("a", range(21)))
-    blocks, found = kv.get_computed_blocks(request("b", range(21)))
-    assert (found, blocks.get_block_ids()) == (16, ([0, 0, 3, 4],))
-    kv.evict_blocks([5])
-    assert hit(kv, range(21)) == 12
-
-
-def test_a_window_of_one_token_reads_nothing_before_it() -> None:
-    kv = manager(Group(SLIDING, 4, window=1))
-    assert hit(kv, range(9)) == 8
-
-
-def test_scratch_of_a_window_is_reused_first() -> None:
-    # A segment of 16 tokens: only the last two blocks before a boundary are reachable.
-    groups = (Group(FULL, 16), WINDOW)
-    kv = manager(*groups, num_blocks=21)
-    running = request("a", range(32))
-    assert step(kv, running, 16)
-    assert kv.get_block_ids("a") == ([1], [2, 3, 4, 5])
-    assert cached_ids(kv, 1) == {4, 5}
-    assert step(kv, running, 16)
-    # Scratch that has left the window is reused at once, the last of it first.
-    assert kv.get_block_ids("a") == ([1, 3], [0, 0, 4, 5, 2, 6, 7, 8])
-
-
 @pytest.mark.parametrize("order", FreeOrder)
 def test_where_freed_blocks_join_the_queue(order: FreeOrder) -> None:
     kv = manager(Group(FULL, 8), Group(SLIDING, 4, window=2), policies=Policies(free_order=order))
@@ -136,71 +64,6 @@ def test_where_freed_blocks_join_the_queue(order: FreeOrder) -> None:
             FreeOrder.SCRATCH_FIRST: [6, 5, 3, 2, *unused, 1, 4],
         }[order]
     )
-
-
-def test_chunks_that_are_over_become_null_and_free() -> None:
-    kv = manager(CHUNK, num_blocks=11)
-    running = request("a", range(20))
-    assert step(kv, running, 12)
-    assert step(kv, running, 8)
-    # No hit reaches the last block of a chunk, so it is scratch and reused at once.
-    assert kv.get_block_ids("a") == ([0, 0, 3, 2, 4],)
-
-
-def test_a_hit_at_the_start_of_a_chunk_needs_nothing() -> None:
-    kv = manager(CHUNK)
-    blocks, found = kv.get_computed_blocks(request("a", range(20)))
-    assert (found, blocks.get_block_ids()) == (16, ([0] * 4,))
-    assert hit(kv, range(16)) == 8
-    assert hit(kv, range(8)) == 0
-
-
-def test_a_chunk_hits_on_its_own_blocks() -> None:
-    kv = manager(CHUNK)
-    prefill(kv, request("a", range(14)))
-    blocks, found = kv.get_computed_blocks(request("b", range(15)))
-    assert (found, blocks.get_block_ids()) == (12, ([0, 0, 1],))
-
-
-def test_a_mamba_step_keeps_one_state_and_nulls_between() -> None:
-    kv = manager(STATES)
-    running = request("a", range(40))
-    assert step(kv, running, 12)
-    assert kv.get_block_ids("a") == ([0, 0, 1],)
-    assert cached_ids(kv) == {1}
-    assert step(kv, running, 12)
-    # The state before is read by this step, and freed in the next.
-    assert kv.get_block_ids("a") == ([0, 0, 1, 0, 0, 2],)
-    assert step(kv, running, 16)
-    assert kv.get_block_ids("a") == ([0, 0, 0, 0, 0, 2, 0, 0, 0, 3],)
-    assert decode(kv, running, 40)
-    assert kv.get_block_ids("a") == ([0] * 9 + [3, 4],)
-    assert cached_ids(kv) == {1, 2, 3}
-
-
-def test_a_mamba_hit_is_the_state_at_its_end() -> None:
-    kv = manager(STATES)
-    first = request("a", range(24))
-    assert step(kv, first, 12)
-    assert step(kv, first, 12)
-    kv.new_step_starts()
-    blocks, found = kv.get_computed_blocks(request("b", range(24)))
-    assert (found, blocks.get_block_ids()) == (12, ([0, 0, 1],))
-    assert hit(kv, range(25)) == 24
-    assert hit(kv, range(12)) == 0
-
-
-def test_a_state_that_this_step_computes_is_not_read_in_it() -> None:
-    kv = manager(STATES)
-    first = request("a", range(12))
-    assert step(kv, first, 12)
-    second = request("b", range(20))
-    blocks, found = kv.get_computed_blocks(second)
-    assert found == 12
-    assert kv.allocate_slots(second, 8, found, blocks) is None
-    kv.new_step_starts()
-    assert kv.allocate_slots(second, 8, found, blocks) is not None
-    assert kv.get_block_ids("b") == ([0, 0, 1, 0, 2],)
 
 
 @pytest.mark.parametrize(("keeps", "first"), [(True, 1), (False, 0)])

@@ -39,13 +39,6 @@ def test_bytes_that_are_hashed() -> None:
     assert hash_block_tokens(bytes(range(32)), [5], keys) == hashlib.sha256(chained).digest()
 
 
-def test_a_hash_chains_over_its_prefix() -> None:
-    one, other = request("a", [1, 2, 3, 4, 5, 6, 7, 8]), request("b", [9, 2, 3, 4, 5, 6, 7, 8])
-    assert one.block_hashes[0] != other.block_hashes[0]
-    assert one.block_hashes[1] != other.block_hashes[1]
-    assert one.block_hashes == request("c", range(1, 9)).block_hashes
-
-
 def test_only_full_blocks_are_hashed_and_decoding_hashes_more() -> None:
     new = request("a", range(7))
     assert len(new.block_hashes) == 1
@@ -89,37 +82,6 @@ def test_salt_is_in_the_first_block_only_and_lora_in_every_one() -> None:
     later = extra_keys(4, 8, LoRA("x", 3), [], "s")
     assert (first.as_tuple(), later.as_tuple()) == (("x", "s"), ("x",))
     assert extra_keys(0, 4, None, [], None).as_tuple() is None
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"cache_salt": "x"},
-        {"lora_request": LoRA("x")},
-        {"mm_features": [MultiModalFeature("x", 0, 4)]},
-        {"mm_features": [MultiModalFeature("x", 1, 3)]},
-    ],
-)
-def test_extra_keys_change_the_first_hash_and_so_all(options: dict[str, Any]) -> None:
-    plain, other = request("a", range(12)), request("b", range(12), **options)
-    assert not {*plain.block_hashes} & {*other.block_hashes}
-
-
-def test_a_salt_is_not_an_adapter_of_that_name() -> None:
-    salted = request("a", range(4), cache_salt="x")
-    adapted = request("b", range(4), lora_request=LoRA("x"))
-    assert salted.block_hashes != adapted.block_hashes
-
-
-def test_items_of_a_block_that_decoding_fills_all_count() -> None:
-    def decoded(first: str) -> Request:
-        items = [MultiModalFeature(first, 4, 1), MultiModalFeature("same", 5, 1)]
-        new = request("a", [0] * 6, mm_features=items)
-        new.append_output_token_ids(0, 0)
-        return new
-
-    assert decoded("cat").block_hashes[0] == decoded("dog").block_hashes[0]
-    assert decoded("cat").block_hashes[1] != decoded("dog").block_hashes[1]
 
 
 def test_coarse_blocks_are_hashed_as_their_last_unit() -> None:

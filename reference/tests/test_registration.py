@@ -59,52 +59,6 @@ def hits(kv: KVCacheManager, num_tokens: int) -> int:
     return hit(kv, range(num_tokens), hash_block_size=2)
 
 
-@pytest.mark.parametrize("use_eagle", [False, True])
-@pytest.mark.parametrize("num_tokens", range(30, 43))
-def test_sparse_retention_keeps_resends_and_extensions(num_tokens: int, use_eagle: bool) -> None:
-    dense, sparse = (build(interval, use_eagle=use_eagle) for interval in (None, 0))
-    for kv in (dense, sparse):
-        compute(kv, num_tokens)
-    assert hits(sparse, num_tokens) == hits(dense, num_tokens)
-    longer = [*range(num_tokens), *range(900, 950)]
-    assert hit(sparse, longer, hash_block_size=2) == hit(dense, longer, hash_block_size=2)
-    assert len(cached_ids(sparse, 1)) < len(cached_ids(dense, 1))
-    assert len(cached_ids(sparse, 0)) == len(cached_ids(dense, 0))
-
-
-@pytest.mark.parametrize("use_eagle", [False, True])
-def test_an_interval_keeps_siblings_up_to_its_multiples(use_eagle: bool) -> None:
-    dense, sparse = (build(interval, use_eagle=use_eagle) for interval in (None, 16))
-    for kv in (dense, sparse):
-        compute(kv, 70)
-    for shared in range(70):
-        tokens = [*range(shared), *range(900, 950)]
-        full = hit(dense, tokens, hash_block_size=2)
-        assert hit(sparse, tokens, hash_block_size=2) >= full // 16 * 16
-
-
-def test_without_an_interval_siblings_lose_their_hits_in_windows() -> None:
-    sparse = build(0)
-    compute(sparse, 70)
-    assert hit(sparse, [*range(40), 900, 901], hash_block_size=2) == 0
-
-
-def test_a_prefix_seen_to_be_shared_is_kept_for_the_next_sibling() -> None:
-    kv = build(0)
-    compute(kv, 70)
-    sibling = request("b", [*range(41), *range(900, 930)], hash_block_size=2)
-    blocks, found = kv.get_computed_blocks(sibling)
-    assert (found, sibling.shared_prefix_boundary) == (0, 40)
-    assert kv.allocate_slots(sibling, sibling.num_tokens, found, blocks) is not None
-    assert hit(kv, [*range(41), *range(800, 830)], hash_block_size=2) == 40
-    older = build(0, replace(Policies(), junctions=False))
-    compute(older, 70)
-    sibling = request("b", [*range(41), *range(900, 930)], hash_block_size=2)
-    older.get_computed_blocks(sibling)
-    assert older.allocate_slots(sibling, sibling.num_tokens) is not None
-    assert hit(older, [*range(41), *range(800, 830)], hash_block_size=2) == 0
-
-
 @pytest.mark.parametrize(
     ("policies", "use_eagle", "resent", "extended"),
     [
@@ -141,17 +95,6 @@ def test_mamba_is_thinned_out_from_0_24_on() -> None:
         while new.num_computed_tokens < 16:
             assert step(kv, new, 4)
         assert len(cached_ids(kv, 1)) == kept
-
-
-@pytest.mark.parametrize("num_tokens", range(20, 25))
-def test_one_group_keeps_what_its_own_lookup_can_hit(num_tokens: int) -> None:
-    dense, sparse = (
-        manager(Group(SLIDING, 2, window=4), hash_block_size=2, use_eagle=True, **options)
-        for options in ({}, {"retention_interval": 0})
-    )
-    for kv in (dense, sparse):
-        compute(kv, num_tokens)
-    assert hits(sparse, num_tokens) == hits(dense, num_tokens) > 0
 
 
 @pytest.mark.parametrize("use_eagle", [False, True])
