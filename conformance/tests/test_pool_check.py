@@ -76,13 +76,6 @@ class FreeTwice(PlainPool):
                 self._join_queue(block)
 
 
-class FreeByEach(PlainPool):
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        for block in filter(None, blocks):
-            self.ref_counts[block] -= 1
-            self._join_queue(block)
-
-
 class FreeNull(PlainPool):
     def free_blocks(self, blocks: Sequence[int]) -> None:
         super().free_blocks(blocks)
@@ -97,35 +90,16 @@ class FreeLeaks(PlainPool):
             self.ref_counts[block] -= 1
 
 
-class FreeForgetsKeys(PlainPool):
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        super().free_blocks(blocks)
-        self.evict_blocks([block for block in blocks if self.ref_counts[block] == 0])
-
-
 class FreeCountDrifts(PlainPool):
     def free_blocks(self, blocks: Sequence[int]) -> None:
         super().free_blocks(blocks)
         self.free_count += len(blocks) > 1
 
 
-class GetDoesNotTakeOff(PlainPool):
-    def get_new_blocks(self, count: int) -> list[int]:
-        self.free_count += count
-        return super().get_new_blocks(count)
-
-
 class GetHandsOutTwice(PlainPool):
     def get_new_blocks(self, count: int) -> list[int]:
         blocks = super().get_new_blocks(count)
         return [*blocks[:-1], 1] if count > 2 else blocks
-
-
-class GetHandsOutNull(PlainPool):
-    def __init__(self, num_blocks: int) -> None:
-        super().__init__(num_blocks)
-        self.free_queue.insert(1, 0)
-        self.free_count += 1
 
 
 class GetKeepsStaleKeys(PlainPool):
@@ -141,41 +115,15 @@ class GetForgetsTheHashOnly(PlainPool):
         self.carried[block] = set()
 
 
-class GetRaisesWhenEmptied(PlainPool):
-    def get_new_blocks(self, count: int) -> list[int]:
-        if count == len(self.free_queue):
-            raise IndexError(count)
-        return super().get_new_blocks(count)
-
-
-class CacheForgets(PlainPool):
-    def cache_full_block(self, block: int, key: Key) -> None:
-        if key not in self.named:
-            super().cache_full_block(block, key)
-
-
 class CacheMixesGroups(PlainPool):
     def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
         return super().get_cached_block(block_hash, [0] * len(groups))
-
-
-class CacheOfTheNextBlock(PlainPool):
-    def cache_full_block(self, block: int, key: Key) -> None:
-        super().cache_full_block(block % (len(self.ref_counts) - 1) + 1, key)
 
 
 class LookupServesNull(PlainPool):
     def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
         found = super().get_cached_block(block_hash, groups)
         return found and [0 if len(groups) > 1 else block for block in found]
-
-
-class EvictFrees(PlainPool):
-    def evict_blocks(self, blocks: Sequence[int]) -> None:
-        super().evict_blocks(blocks)
-        for block in blocks:
-            if self.ref_counts[block]:
-                self._join_queue(block)
 
 
 class EvictDoesNothing(PlainPool):
@@ -246,13 +194,6 @@ class ScratchGoesLast(PlainPool):
                 self.free_queue.append(block)
 
 
-class FreeInFront(PlainPool):
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        before = list(self.free_queue)
-        super().free_blocks(blocks)
-        self.free_queue = [b for b in self.free_queue if b not in before] + before
-
-
 class FreeHeadFirst(PlainPool):
     def free_blocks(self, blocks: Sequence[int]) -> None:
         super().free_blocks(blocks[::-1])
@@ -264,12 +205,6 @@ class GetTakesTheLast(PlainPool):
         return super().get_new_blocks(count)
 
 
-class TouchTurnsTheQueue(PlainPool):
-    def touch(self, blocks: Sequence[int]) -> None:
-        super().touch(blocks)
-        self.free_queue.reverse()
-
-
 BROKEN: dict[type[PlainPool], tuple[str, Divergence, Code]] = {
     TouchLeavesInQueue: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED),
     TouchDoesNotCount: (IN_USE, Divergence.UNSOUND, Code.REFERENCE_COUNT_TOO_LOW),
@@ -278,22 +213,14 @@ BROKEN: dict[type[PlainPool], tuple[str, Divergence, Code]] = {
     TouchOfNull: (COUNT, Divergence.CRASH, Code.RAISES_EXCEPTION),
     TouchEvicts: (NAMES, Divergence.LOST_HIT, Code.KEY_LOST),
     FreeTwice: (COUNT, Divergence.UNSOUND, Code.BLOCK_QUEUED_TWICE),
-    FreeByEach: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED),
     FreeNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_QUEUED),
     FreeLeaks: (COUNT, Divergence.WASTE, Code.UNUSED_BLOCK_NOT_QUEUED),
-    FreeForgetsKeys: (NAMES, Divergence.LOST_HIT, Code.KEY_LOST),
     FreeCountDrifts: (COUNT, Divergence.CRASH, Code.FREE_COUNT_TOO_HIGH),
-    GetDoesNotTakeOff: (COUNT, Divergence.CRASH, Code.FREE_COUNT_TOO_HIGH),
     GetHandsOutTwice: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_HANDED_OUT),
-    GetHandsOutNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_QUEUED),
     GetKeepsStaleKeys: (NAMES, Divergence.UNSOUND, Code.KEY_NAMES_OTHER_CONTENT),
     GetForgetsTheHashOnly: (NAMES, Divergence.UNSOUND, Code.KEYS_DISAGREE),
-    GetRaisesWhenEmptied: (COUNT, Divergence.CRASH, Code.RAISES_EXCEPTION),
-    CacheForgets: (NAMES, Divergence.LOST_HIT, Code.KEY_LOST),
     CacheMixesGroups: (NAMES, Divergence.UNSOUND, Code.UNCACHED_BLOCK_FOUND),
-    CacheOfTheNextBlock: (NAMES, Divergence.UNSOUND, Code.KEY_NAMES_OTHER_CONTENT),
     LookupServesNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_FOUND),
-    EvictFrees: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED),
     EvictDoesNothing: (NAMES, Divergence.UNSOUND, Code.KEY_NOT_REMOVED),
     ResetWhileInUse: (NAMES, Divergence.UNSOUND, Code.RESET_WHILE_IN_USE),
     ResetRefuses: (NAMES, Divergence.UNSOUND, Code.KEY_NOT_REMOVED),
@@ -304,10 +231,8 @@ BROKEN: dict[type[PlainPool], tuple[str, Divergence, Code]] = {
     ResetNeverClears: (NAMES, Divergence.WASTE, Code.RESET_REFUSED),
     LateDrift: (COUNT, Divergence.WASTE, Code.FREE_COUNT_TOO_LOW),
     ScratchGoesLast: (ORDER, Divergence.LOST_HIT, Code.SCRATCH_BLOCK_NOT_FIRST),
-    FreeInFront: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
     FreeHeadFirst: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
     GetTakesTheLast: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
-    TouchTurnsTheQueue: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
 }
 
 

@@ -13,7 +13,14 @@ from hitproof.spec.groups import (
     geometry,
     share_eagle,
 )
-from hitproof.spec.tests.token_level import FULL, SLIDING, needed_blocks, small_groups
+from hitproof.spec.tests.token_level import (
+    CHUNKED,
+    FULL,
+    MAMBA,
+    SLIDING,
+    needed_blocks,
+    small_groups,
+)
 
 
 def test_each_kind_of_group_is_written_out_token_by_token() -> None:
@@ -30,9 +37,19 @@ def test_impossible_groups_are_refused() -> None:
         (SLIDING, 4, -1),
         (FULL, 4, 4),
         (FULL, 4, 0),
+        (MAMBA, 4, 4),
     ):
         with pytest.raises(ConfigurationError):
             Group(kind, block_size, window)
+    for kind, window, chunk in (
+        (CHUNKED, None, None),
+        (CHUNKED, None, 0),
+        (CHUNKED, 4, 4),
+        (SLIDING, 4, 4),
+        (FULL, None, 4),
+    ):
+        with pytest.raises(ConfigurationError):
+            Group(kind, 4, window, chunk=chunk)
 
 
 def test_draft_layers_that_look_at_no_token_past_their_own_are_refused() -> None:
