@@ -9,6 +9,7 @@ from hitproof.conformance.histories.schema import RequestInput
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.pools import Key, PoolSnapshot
+from hitproof.vllm_integration.adapter.cache import block_ids, free_queue
 from hitproof.vllm_integration.adapter.inspection import (
     arguments,
     attribute,
@@ -142,7 +143,7 @@ class VllmPool:
         return PoolSnapshot(
             null_block=pool.null_block.block_id,
             ref_counts=tuple(block.ref_cnt for block in pool.blocks),
-            free_queue=tuple(self._queue()),
+            free_queue=tuple(free_queue(pool)),
             free_count=pool.get_num_free_blocks(),
             carried=tuple(
                 frozenset(
@@ -155,22 +156,11 @@ class VllmPool:
             named=frozenset(self._entries()),
         )
 
-    def _queue(self) -> Iterator[int]:
-        """Follow the links from head to tail; a cycle is followed far enough to be detected."""
-        queue = attribute(self._pool, "free_block_queue")
-        block = attribute(queue, "fake_free_list_head").next_free_block
-        tail = attribute(queue, "fake_free_list_tail")
-        for _ in range(2 * len(self._pool.blocks)):
-            if block is None or block is tail:
-                return
-            yield block.block_id
-            block = block.next_free_block
-
     def _entries(self) -> Iterator[tuple[Key, int]]:
         entries = attribute(attribute(self._pool, "cached_block_hash_to_block"), "_cache")
         for key, held in entries.items():
-            for block in held.values() if isinstance(held, dict) else (held,):
-                yield self._key(key), block.block_id
+            for block in block_ids(held):
+                yield self._key(key), block
 
     def _key(self, key: Any) -> Key:
         return self._utils.get_block_hash(key), self._utils.get_group_id(key)

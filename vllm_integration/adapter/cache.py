@@ -3,7 +3,7 @@
 Imported in the worker process only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -90,8 +90,7 @@ class VllmCache:
                 split = self._utils.get_group_id(key), bytes(self._utils.get_block_hash(key))
                 self._splits[key] = split
             if split not in tails:
-                blocks = held.values() if isinstance(held, dict) else (held,)
-                found[split] = tuple([block.block_id for block in blocks])
+                found[split] = block_ids(held)
         return found
 
     def _tails(self) -> set[tuple[int | None, bytes]]:
@@ -165,3 +164,22 @@ class VllmCache:
     def _key(self, external: Any) -> Any:
         """The key for the form that events show, if a request has it."""
         return None if external is None else self._keys.get(external, external)
+
+
+def free_queue(pool: Any) -> Iterator[int]:
+    """Follow the links from head to tail; a cycle is followed far enough to be detected."""
+    queue = attribute(pool, "free_block_queue")
+    block = attribute(queue, "fake_free_list_head").next_free_block
+    tail = attribute(queue, "fake_free_list_tail")
+    for _ in range(2 * len(pool.blocks)):
+        if block is None or block is tail:
+            return
+        yield block.block_id
+        block = block.next_free_block
+
+
+def block_ids(held: Any) -> tuple[int, ...]:
+    """The blocks that the hash map has under one key: None, one of them, or several."""
+    if held is None:
+        return ()
+    return tuple([each.block_id for each in (held.values() if isinstance(held, dict) else (held,))])

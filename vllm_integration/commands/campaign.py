@@ -20,13 +20,13 @@ from hitproof.vllm_integration.commands.options import (
     Format,
     OneWorker,
 )
-from hitproof.vllm_integration.commands.report import wanted_report, write_report
+from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,
+    as_document,
     fail,
     failures,
     jobs,
-    show,
     wanted_profile,
 )
 from hitproof.vllm_integration.families import Family
@@ -63,12 +63,12 @@ def campaign(
     """
     kind = KINDS[what]
     profile = wanted_profile(quick, thorough, output)
-    directory = wanted_report(html, output)
+    outputs = Outputs(context, output, html)
     if kind.endless and hours is None and number is None:
         sentence = f"a campaign of {kind.name} has no end of its own; give --hours or --jobs"
         fail(Verdict.USAGE, sentence, output)
     place = out or Path(f"campaign-{kind.name}")
-    with failures(output):
+    with failures(output, CampaignError, StoreError):
         try:
             # On a cluster each machine has an interpreter of its own.
             own = "" if cluster and limits.python == sys.executable else limits.interpreter
@@ -92,10 +92,6 @@ def campaign(
                     with closing(engine):
                         found = run(kind, given, store, engine, Until(number, hours), show_live)
                 log = store.log()
-        except CampaignError as error:
-            fail(Verdict.USAGE, str(error), output)
-        except StoreError as error:
-            fail(Verdict.USAGE, str(error), output)
         except EngineError as error:
             kept = "what has ended is kept; run the same command again to go on"
             fail(error.verdict, f"{error}; {kept}", output)
@@ -104,6 +100,9 @@ def campaign(
                 announce(f"what has ended is kept in {place}; run the same command again to go on")
             raise
     announce(f"results: {place / MERGED}")
-    write_report(directory, lambda command: campaign_page(found, log, command), context, output)
-    show(output, lambda: campaign_json(found, log), lambda console: print_campaign(found, console))
+    outputs.show(
+        {"json": lambda: as_document(campaign_json(found, log))},
+        lambda console: print_campaign(found, console),
+        lambda command: campaign_page(found, log, command),
+    )
     raise typer.Exit(int(found.verdict))

@@ -11,18 +11,16 @@ import typer
 
 from hitproof.conformance.ledger.ledger import Judgement, accepted_reads, load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER
-from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
 from hitproof.vllm_integration.commands.options import (
     Classes,
 )
-from hitproof.vllm_integration.commands.report import wanted_report, write_report
+from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
     failures,
     progress,
-    show_document,
     wanted_profile,
 )
 from hitproof.vllm_integration.gate import gate
@@ -88,9 +86,7 @@ def check(
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
-    files = wanted_files(write or [], [f for f in CheckFormat if f is not CheckFormat.TEXT], output)
-    directory = wanted_report(html, output)
-    forms = {output.value, *(form for form, _ in files)}
+    outputs = Outputs(context, output, html, write)
     shows_known = {"json", "sarif"} if sarif_known else {"json"}
     profile = wanted_profile(quick, thorough, output)
     with failures(output):
@@ -112,7 +108,7 @@ def check(
             policies,
             remedy=remedy_for(resolved, ledger),
             accepted_reads=accepted,
-            shows_known=verbose or directory is not None or not forms.isdisjoint(shows_known),
+            shows_known=verbose or html is not None or not outputs.formats.isdisjoint(shows_known),
             wanted=Wanted(selection, first, exit_first),
         )
         run = replace(run, record=baseline_of(run, baseline, ledger))
@@ -125,17 +121,16 @@ def check(
         report.since_then = since_then if last_failed else None
         report.branches = on_record(BRANCHES, resolved)
         report.seconds = time.monotonic() - started
-    documents = {
-        "json": lambda: as_document(report_json(report)),
-        "github": lambda: github.annotations(report, verbose),
-        "sarif": lambda: as_document(sarif.sarif(report, sarif_known)),
-        "junit": lambda: junit.junit(report),
-        "markdown": lambda: markdown(report),
-    }
-    write_files(files, documents, output)
-    write_report(directory, lambda command: check_page(report, command), context, output)
-    show_document(
-        output, documents, lambda console: rendering.print_report(report, console, verbose)
+    outputs.show(
+        {
+            "json": lambda: as_document(report_json(report)),
+            "github": lambda: github.annotations(report, verbose),
+            "sarif": lambda: as_document(sarif.sarif(report, sarif_known)),
+            "junit": lambda: junit.junit(report),
+            "markdown": lambda: markdown(report),
+        },
+        lambda console: rendering.print_report(report, console, verbose),
+        lambda command: check_page(report, command),
     )
     raise typer.Exit(int(report.verdict))
 

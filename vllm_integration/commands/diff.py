@@ -8,17 +8,15 @@ import typer
 
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.options import (
     Classes,
 )
-from hitproof.vllm_integration.commands.report import wanted_report, write_report
+from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
     failures,
     progress,
-    show_document,
     wanted_profile,
 )
 from hitproof.vllm_integration.gate.diff import compare
@@ -72,8 +70,7 @@ def diff(
     """
     started = time.monotonic()
     profile = wanted_profile(quick, thorough, output)
-    files = wanted_files(write or [], [f for f in DiffFormat if f is not DiffFormat.TEXT], output)
-    directory = wanted_report(html, output)
+    outputs = Outputs(context, output, html, write)
     with failures(output):
         policies = chosen_values(policy or [])
         base_target = resolve(base, announce=announce)
@@ -94,13 +91,14 @@ def diff(
         if pytest is not None:
             found.brought = tested(pytest, found.brought, head_target, limits)
     found.seconds = time.monotonic() - started
-    documents = {
-        "json": lambda: as_document(diff_json(found)),
-        "markdown": lambda: markdown(found),
-        "github": lambda: diff_annotations(found),
-        "sarif": lambda: as_document(diff_sarif(found)),
-    }
-    write_files(files, documents, output)
-    write_report(directory, lambda command: diff_page(found, command), context, output)
-    show_document(output, documents, lambda console: print_diff(found, console, verbose))
+    outputs.show(
+        {
+            "json": lambda: as_document(diff_json(found)),
+            "markdown": lambda: markdown(found),
+            "github": lambda: diff_annotations(found),
+            "sarif": lambda: as_document(diff_sarif(found)),
+        },
+        lambda console: print_diff(found, console, verbose),
+        lambda command: diff_page(found, command),
+    )
     raise typer.Exit(int(found.verdict))

@@ -10,13 +10,12 @@ from hitproof.vllm_integration.commands.configuration import is_release
 from hitproof.vllm_integration.commands.options import (
     OneWorker,
 )
-from hitproof.vllm_integration.commands.report import typed, wanted_report, write_report
+from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
     fail,
     failures,
-    show_document,
 )
 from hitproof.vllm_integration.gate.doctor import (
     ModelError,
@@ -74,8 +73,8 @@ def doctor(
     requests; neither weights nor a GPU are needed. The exit code is 0 whatever the hits are, 2 if
     the target rejects the deployment, 3 if doctor cannot set it up.
     """
-    directory = wanted_report(html, output)
-    with failures(output):
+    outputs = Outputs(context, output, html)
+    with failures(output, ModelError):
         try:
             wanted = Wanted(
                 read_model(model),
@@ -92,8 +91,6 @@ def doctor(
             )
         except OutOfReach as error:
             fail(Verdict.INCONCLUSIVE, str(error), output)
-        except ModelError as error:
-            fail(Verdict.USAGE, str(error), output)
         except WorkerGone as gone:
             fail(Verdict.INCONCLUSIVE, f"the deployment cannot be set up: {gone}", output)
     if histories is not None:
@@ -104,14 +101,10 @@ def doctor(
             fail(Verdict.USAGE, f"{sentence} with --histories", output)
         for path in written:
             announce(f"history: {path}")
-    write_report(directory, lambda command: doctor_page(found, command), context, output)
-    show_document(
-        output,
-        {
-            "json": lambda: as_document(diagnosis_json(found)),
-            "html": lambda: doctor_page(found, typed(context)),
-        },
+    outputs.show(
+        {"json": lambda: as_document(diagnosis_json(found))},
         lambda console: print_diagnosis(found, console),
+        lambda command: doctor_page(found, command),
     )
 
 

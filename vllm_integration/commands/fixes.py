@@ -1,7 +1,5 @@
 """``hitproof fixes``: list, show, apply and verify the patches that remove faults of a release."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,6 @@ from hitproof.vllm_integration.commands.options import (
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
-    fail,
     failures,
     progress,
     show,
@@ -63,20 +60,11 @@ class FixFormat(StrEnum):
     JSON = "json"
 
 
-@contextmanager
-def _failures(output: StrEnum) -> Iterator[None]:
-    with failures(output):
-        try:
-            yield
-        except (FixError, CommitError) as error:
-            fail(Verdict.USAGE, str(error), output)
-
-
 @app.command("list", cls=ConfiguredCommand, epilog=EXIT_CODES)
 @spread
 def list_fixes(output: Format = Format.TEXT) -> None:
     """List the fixes: the fault, what the patch does, and how many codes it removes."""
-    with _failures(output):
+    with failures(output, FixError, CommitError):
         fixes = named(())
     show(
         output,
@@ -92,7 +80,7 @@ def show_fix(
     output: FixFormat = FixFormat.TEXT,
 ) -> None:
     """Show a fix: what was wrong, who is hit, the change, its cost, a test, and the patch."""
-    with _failures(output):
+    with failures(output, FixError, CommitError):
         (fix,) = named([number])
         releases = read_survey(SURVEY)
     documents = {
@@ -117,7 +105,7 @@ def apply(
     release: str | None = None,
 ) -> None:
     """Apply fixes to a tree of vLLM: all of those that are named, or none."""
-    with _failures(Format.TEXT):
+    with failures(Format.TEXT, FixError, CommitError):
         fixes = named(numbers or ())
         if to is None and not Path(target).is_dir():
             raise FixError(
@@ -163,7 +151,7 @@ def verify(
     if something could not be judged.
     """
     profile, verified = wanted_profile(quick, False, output), list[Verified]()
-    with _failures(output):
+    with failures(output, FixError, CommitError):
         fixes = named(numbers or ())
         original = resolve(RELEASE, announce=announce).root
         assert original is not None

@@ -16,7 +16,7 @@ from hitproof.vllm_integration.commands.options import (
     Format,
     OneWorker,
 )
-from hitproof.vllm_integration.commands.report import wanted_report, write_report
+from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,
     fail,
@@ -69,8 +69,8 @@ def replay(
     """
     del print_schema
     started = time.monotonic()
-    directory = wanted_report(html, output)
-    with failures(output):
+    outputs = Outputs(context, output, html)
+    with failures(output, HistoryError):
         policies = chosen_values(policy or [], for_histories=True)
         where = "standard input" if str(history) == "-" else str(history)
         try:
@@ -79,22 +79,14 @@ def replay(
             several = history.suffix == ".jsonl"
             histories = read_lines(text, where, read_any) if several else [read_any(text, where)]
         except OSError as error:
-            fail(
-                Verdict.USAGE,
-                f"{where} cannot be read ({error.strerror}); name another file",
-                output,
-            )
-        except HistoryError as error:
-            fail(Verdict.USAGE, str(error), output)
+            sentence = f"{where} cannot be read ({error.strerror}); name another file"
+            fail(Verdict.USAGE, sentence, output)
         resolved = classes.of(resolve(target, announce=announce))
         of_managers = [each for each in histories if isinstance(each, History)]
-        if len(of_managers) < len(histories) and (trace or numeric or directory is not None):
-            fail(
-                Verdict.USAGE,
-                f"{where} has a history of a scheduler, which has no trace, no page and no "
-                f"numbers; leave out --trace, --report and --numeric",
-                output,
-            )
+        if len(of_managers) < len(histories) and (trace or numeric or html is not None):
+            sentence = f"{where} has a history of a scheduler, which has no trace, no page and no "
+            sentence += "numbers; leave out --trace, --report and --numeric"
+            fail(Verdict.USAGE, sentence, output)
         reports: list[Report] = []
         if len(of_managers) < len(histories):
             reports += run_mixed(resolved, histories, limits, policies)
@@ -104,10 +96,10 @@ def replay(
                 of_managers,
                 limits,
                 policies,
-                trace=trace or directory is not None,
+                trace=trace or html is not None,
                 numeric=numeric,
             )
-            write_report(directory, lambda command: replay_page(of_these, command), context, output)
+            outputs.write_page(lambda command: replay_page(of_these, command))
             reports += [each if trace else replace(each, trace=None) for each in of_these]
     seconds = time.monotonic() - started
     if several:

@@ -46,12 +46,20 @@ _REFUSALS: Mapping[str, Callable[[Verdict, str], str]] = {
 """What programs read, by the name of the format, where there is no result."""
 
 
+_USAGE: tuple[type[Exception], ...] = (
+    *(TargetError, LedgerError, EnvironmentFailure, UnknownPolicy, NothingSelected),
+)
+
+
 @contextmanager
-def failures(output: StrEnum) -> Iterator[None]:
-    """End with one sentence and the exit code where the body cannot do its work."""
+def failures(output: StrEnum, *usage: type[Exception]) -> Iterator[None]:
+    """End with one sentence and the exit code where the body cannot do its work.
+
+    ``usage`` are exceptions of the command's own whose message names the remedy.
+    """
     try:
         yield
-    except (TargetError, LedgerError, EnvironmentFailure, UnknownPolicy, NothingSelected) as error:
+    except _USAGE + usage as error:
         fail(Verdict.USAGE, str(error), output)
     except (CannotProbe, WorkerGone) as error:
         fail(Verdict.INCONCLUSIVE, f"the target's policies cannot be determined: {error}", output)

@@ -1,8 +1,6 @@
 """``hitproof selftest``."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +16,6 @@ from hitproof.vllm_integration.commands.options import (
 )
 from hitproof.vllm_integration.commands.running import (
     announce,
-    fail,
     failures,
     progress,
     show,
@@ -34,16 +31,6 @@ from hitproof.vllm_integration.sandbox.driver import (
 from hitproof.vllm_integration.targets.resolving import (
     resolve,
 )
-from hitproof.vllm_integration.verdict import Verdict
-
-
-@contextmanager
-def _unknown_is_usage(output: Format) -> Iterator[None]:
-    try:
-        yield
-    except (NoTests, UnknownFunction) as unknown:
-        fail(Verdict.USAGE, str(unknown), output)
-
 
 _AT_LEAST = {
     (Family.SINGLE_POINT, Profile.QUICK): 92.0,
@@ -82,10 +69,10 @@ def selftest(
     started = time.monotonic()
     profile = Profile.QUICK if quick else Profile.DEFAULT
     wanted = _AT_LEAST[family, profile] if at_least is None else at_least
-    with failures(output):
+    with failures(output, NoTests, UnknownFunction):
         entries, known_same = load(ledger), equivalents.load(same)
         resolved = resolve(target, announce=announce)
-        with _unknown_is_usage(output), progress(f"mutants of vLLM {resolved.name}") as done:
+        with progress(f"mutants of vLLM {resolved.name}") as done:
             report = run(
                 Run(resolved, profile, entries, replace(limits, timeout=timeout)),
                 known_same,

@@ -24,14 +24,13 @@ from hitproof.spec.groups import ConfigurationError
 from hitproof.vllm_integration.commands.options import (
     OneWorker,
 )
-from hitproof.vllm_integration.commands.report import typed, wanted_report, write_report
+from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
     fail,
     failures,
     phases,
-    show_document,
 )
 from hitproof.vllm_integration.gate import simulate as gate
 from hitproof.vllm_integration.reports.html.simulate import simulate_page
@@ -95,8 +94,8 @@ def simulate(
     the rest is lost. The exit code is 0 unless a target fails.
     """
     del print_schema
-    directory = wanted_report(html, output)
-    with failures(output):
+    outputs = Outputs(context, output, html)
+    with failures(output, WorkloadError, HistoryError, ConfigurationError):
         try:
             played, engine = _read(workload, requests, tokens, seed)
             if write is not None:
@@ -123,19 +122,15 @@ def simulate(
                     reference=reference,
                     progress=progress,
                 )
-        except (WorkloadError, HistoryError, ConfigurationError) as error:
-            fail(Verdict.USAGE, str(error), output)
         except WorkerGone as gone:
             fail(Verdict.INCONCLUSIVE, f"the target cannot be started: {gone}", output)
-    write_report(directory, lambda command: simulate_page(found, command), context, output)
-    show_document(
-        output,
+    outputs.show(
         {
             "json": lambda: as_document(simulated_json(found)),
             "csv": lambda: simulated_csv(found),
-            "html": lambda: simulate_page(found, typed(context)),
         },
         lambda console: print_simulated(found, console),
+        lambda command: simulate_page(found, command),
     )
     if any(run.failed for run in found.runs) or all(run.cannot for run in found.runs):
         raise typer.Exit(int(Verdict.INCONCLUSIVE))

@@ -8,6 +8,7 @@ from typing import Any
 from hitproof.conformance.histories.naming import Name
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import Observation, Tables
+from hitproof.vllm_integration.adapter.cache import block_ids, free_queue
 from hitproof.vllm_integration.adapter.inspection import attribute
 
 Entries = Mapping[Any, Any]
@@ -103,7 +104,7 @@ class RealCache:
         )
         if not 0 <= block < len(hashes):
             return ()
-        return _ids(self.entries.get(self.key(group, hashes[block])))
+        return block_ids(self.entries.get(self.key(group, hashes[block])))
 
 
 class CachedPrefixes(Mapping[tuple[int, Name], tuple[int, ...]]):
@@ -166,9 +167,9 @@ def tables_of(managers: Sequence[Any], request_id: str) -> list[Sequence[Any]]:
 def state_of(cache: RealCache, managers: Sequence[Any]) -> State:
     """All of it, copied."""
     return State(
-        {key: _ids(held) for key, held in cache.entries.items()},
+        {key: block_ids(held) for key, held in cache.entries.items()},
         [block.ref_cnt for block in cache.pool.blocks],
-        list(_queue(cache.pool)),
+        list(free_queue(cache.pool)),
         [
             {
                 name: [block.block_id for block in table]
@@ -211,22 +212,3 @@ def observation_of(state: State, cache: RealCache, usage: float) -> Observation:
         events=(),
         stats={},
     )
-
-
-def _ids(held: Any) -> tuple[int, ...]:
-    if held is None:
-        return ()
-    blocks = held.values() if isinstance(held, dict) else (held,)
-    return tuple(block.block_id for block in blocks)
-
-
-def _queue(pool: Any) -> Iterator[int]:
-    """Along the links from head to tail; a ring is followed far enough to be seen."""
-    queue = attribute(pool, "free_block_queue")
-    block = attribute(queue, "fake_free_list_head").next_free_block
-    tail = attribute(queue, "fake_free_list_tail")
-    for _ in range(2 * len(pool.blocks)):
-        if block is None or block is tail:
-            return
-        yield block.block_id
-        block = block.next_free_block
