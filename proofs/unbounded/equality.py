@@ -154,7 +154,7 @@ def _own(value: Any, types: Mapping[type, type]) -> Any:
         return replace(value, items=items)
     if isinstance(value, Record):
         attributes = {name: _own(each, types) for name, each in value.attributes.items()}
-        return Record(types.get(value.python_type, value.python_type), attributes, value.made)
+        return Record(types.get(value.python_type, value.python_type), attributes, value.born)
     return value
 
 

@@ -8,7 +8,7 @@ from hitproof.proofs.unbounded.loops import Shapes
 from hitproof.proofs.unbounded.machine import Machine
 from hitproof.proofs.unbounded.proving import Conclusion
 from hitproof.proofs.unbounded.source import Unsupported
-from hitproof.proofs.unbounded.terms import Arithmetic, One
+from hitproof.proofs.unbounded.terms import Arithmetic, Few
 from hitproof.proofs.unbounded.values import (
     NULL,
     Block,
@@ -23,7 +23,89 @@ from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.hits import in_required_run, valid_hit
 from hitproof.spec.terms import Formula, Term
 
-_CACHED = "cached"
+CACHED = "cached"
+
+
+@dataclass(frozen=True)
+class GroupHit:
+    """What the lookup of one group returns: it is proved of managers, and coordinators rest on it.
+
+    Attributes:
+        here: the arithmetic.
+        group: the group; with ``eagle``, a block is dropped.
+        alignment: where hits may end, in tokens.
+        other: any other hit, in tokens, that must not be valid if it is longer.
+        number: the group's place among others.
+        spared: whether that hit is outside of known divergences.
+    """
+
+    here: Arithmetic
+    group: Group
+    alignment: Term
+    other: Term
+    number: int = 0
+    spared: Formula = True
+
+    @property
+    def shape(self) -> BlockGeometry:
+        """The group in blocks."""
+        return geometry(self.group, self.alignment)
+
+    def cached(self, block: Term) -> Formula:
+        """Whether a block of the group is cached."""
+        return self.here.holds_at(f"{CACHED}{self.number or ''}", block)
+
+    def valid(self, length: Term, cap: Term, horizon: Term) -> Formula:
+        """Whether a hit of so many tokens is valid, for the group alone."""
+        return valid_hit(
+            Few(self.here, self.group),  # type: ignore[arg-type]
+            self.alignment,
+            length,
+            cap,
+            horizon,
+            lambda _, block: self.cached(block),
+        )
+
+    def conclusions(self, table: Listing, length: Term, most: Term) -> Iterator[Conclusion]:
+        """Of a lookup of at most ``most`` tokens.
+
+        The hit is valid, none is longer, and its table has the blocks that attention reads.
+        """
+        other = self.valid(self.other, most, most) & self.spared
+        size = self.group.block_size
+        # A length that is no known number of blocks: what holds of each is one symbol.
+        unnumbered = self.here.named(length // size) * size + length % size
+        yield "the hit is valid", lambda: self.valid(unnumbered, most, most)
+        yield "no longer hit is valid", lambda: self.here.implies(other, self.other <= length)
+        yield from self.tables(table, length)
+
+    def tables(self, table: Listing, length: Term) -> Iterator[Conclusion]:
+        """The table has the blocks of the hit."""
+        size = self.group.block_size
+        yield "the block table has the length of the hit", lambda: table.size() * size == length
+        yield "the block table has the blocks of the hit", lambda: self.has_blocks(table, length)
+
+    def has_blocks(self, table: Listing, length: Term) -> Formula:
+        """Whether the table has the block at the position, or null where none is read."""
+        at = self.here.position
+        required = in_required_run(self.shape, at, length // self.group.block_size)
+
+        def is_right(item: Any) -> Formula:
+            if isinstance(item, Unknown):
+                return False
+            if not isinstance(item, Block):
+                raise Unsupported(f"{item!r:.60} in a block table")
+            is_null = item.place == NULL.place
+            in_place = (item.place == at) if item.group == self.number else False
+            return in_place | (is_null & self.here.not_(required))
+
+        if table.items is None:
+            inside = (0 <= at) & (at < table.length)
+            return self.here.implies(inside, is_right(table.cell))
+        holds: Formula = True
+        for place, item in enumerate(table.items):
+            holds = holds & self.here.implies(at == place, is_right(item))
+        return holds
 
 
 @dataclass
@@ -65,25 +147,16 @@ class AnyLookup:
         self.sizes = {name: size for name, size in named.items() if size is not None}
         of_symbols: Any = (kind, self.block_size, self.window, self.eagle, self.chunk)
         self.group = Group(*of_symbols)
-        self.shape: BlockGeometry = geometry(self.group, self.alignment)
         # Any other hit, which must not be valid if it is longer than the one that is returned.
         self.other: Term = here.atom("other_segments", 1) * self.segment
-        self._is_cached = self._cached(0, here.position)
-        self.other_is_valid = self._valid(self.other * self.block_size)
+        self.hit = GroupHit(here, self.group, self.alignment, self.other * self.block_size)
+        self._is_cached = self.hit.cached(here.position)
+        self._other_is_valid = self.hit.valid(self.hit.other, self.max_length, self.max_length)
 
-    def _cached(self, group: Term, block: Term) -> Formula:
-        del group
-        return self.here.holds_at(_CACHED, block)
-
-    def _valid(self, length: Term) -> Formula:
-        return valid_hit(
-            One(self.here, self.group),  # type: ignore[arg-type]
-            self.alignment,
-            length,
-            self.max_length,
-            self.max_length,
-            self._cached,
-        )
+    @property
+    def shape(self) -> BlockGeometry:
+        """The group in blocks."""
+        return self.hit.shape
 
     @property
     def premises(self) -> tuple[Formula, ...]:
@@ -102,7 +175,7 @@ class AnyLookup:
             ids = kv_cache_group_ids
             if not isinstance(block_hash, Key) or not isinstance(ids, Listing) or ids.items != [0]:
                 raise Unsupported("a question to the block pool that is not about a block")
-            if not machine.decide(self._cached(0, block_hash.place)):
+            if not machine.decide(self.hit.cached(block_hash.place)):
                 return None
             return machine.new_list([Block(block_hash.place)])
 
@@ -116,7 +189,7 @@ class AnyLookup:
         return Shapes(
             numbers=(shape.tail + shape.lookahead, self.max_length // self.block_size),
             facts=(self._is_cached,),
-            suppositions=((self.other_is_valid, end),),
+            suppositions=((self._other_is_valid, end),),
             steps=((shape.lookahead, self.segment),),
         )
 
@@ -129,39 +202,4 @@ class AnyLookup:
                 length = table.size() * self.block_size
             case _:
                 raise Unsupported(f"a lookup that returns {result!r:.60}")
-        yield "the hit is valid", lambda: self._valid(self._unnumbered(length))
-        yield (
-            "no longer hit is valid",
-            lambda: self.here.implies(self.other_is_valid, self.other * self.block_size <= length),
-        )
-        yield (
-            "the block table has the length of the hit",
-            lambda: table.size() * self.block_size == length,
-        )
-        yield "the block table has the blocks of the hit", lambda: self._has_blocks(table, length)
-
-    def _unnumbered(self, length: Term) -> Term:
-        """The length, so that it is no known number of blocks: what holds of each is one symbol."""
-        size = self.block_size
-        return self.here.named(length // size) * size + length % size
-
-    def _has_blocks(self, table: Listing, length: Term) -> Formula:
-        at = self.here.position
-        boundary = length // self.block_size
-        required = in_required_run(self.shape, at, boundary)
-
-        def is_right(item: Any) -> Formula:
-            if isinstance(item, Unknown):
-                return False
-            if not isinstance(item, Block):
-                raise Unsupported(f"{item!r:.60} in a block table")
-            is_null = item.place == NULL.place
-            return (item.place == at) | (is_null & self.here.not_(required))
-
-        if table.items is None:
-            inside = (0 <= at) & (at < table.length)
-            return self.here.implies(inside, is_right(table.cell))
-        holds: Formula = True
-        for place, item in enumerate(table.items):
-            holds = holds & self.here.implies(at == place, is_right(item))
-        return holds
+        yield from self.hit.conclusions(table, length, self.max_length)

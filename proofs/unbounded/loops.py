@@ -22,6 +22,7 @@ from hitproof.proofs.unbounded.values import (
     Block,
     Items,
     Listing,
+    Marks,
     Record,
     Unknown,
     equal,
@@ -137,7 +138,7 @@ class Arrival:
     def execute(self, head: "Head", back: Callable[[], None]) -> None:
         """Go through the loop, with ``back`` after each iteration that is not the last."""
         values = (leaf.value for leaf in head.leaves.values())
-        listings = {id(each) for each in values if isinstance(each, Listing)}
+        listings = {id(each) for each in values if isinstance(each, (Listing, Marks))}
         self.machine.active.append((listings, self.machine.tick()))
         try:
             while goes_on := self._goes_on():
@@ -662,6 +663,10 @@ def _below(
     if isinstance(value, tuple):
         for number, each in enumerate(value):
             yield from _below((*place, number), each, _fixed, seen)
+    elif isinstance(value, Marks):
+        seen.add(id(value))
+        for number, each in enumerate(value.members):
+            yield (*place, number), _Leaf(each, partial(value.members.__setitem__, number))
     elif isinstance(value, Record):
         seen.add(id(value))
         for name, each in value.attributes.items():

@@ -24,10 +24,12 @@ from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp, Knowledge, Trut
 from hitproof.proofs.unbounded.values import (
     Block,
     Bound,
+    Broken,
     Contract,
     Items,
     Key,
     Listing,
+    Marks,
     Raised,
     Record,
     Unknown,
@@ -85,6 +87,12 @@ class Path:
             self.knowledge.add(formula)
             if isinstance(formula, Truth):
                 self._known[formula.key] = True
+
+    def require(self, sentence: str, formula: Formula) -> None:
+        """Raise `Broken` unless the formula follows."""
+        values = self.knowledge.fails(lambda: formula)
+        if values is not None:
+            raise Broken(sentence, values)
 
     def decide(self, formula: Formula) -> bool:
         """Whether the formula holds on this path; both answers are followed, if possible."""
@@ -194,7 +202,7 @@ class Machine:
             raise Unsupported(f"an instance of {of.__name__}")
         if _inherited(type(of), "__call__") is not type.__call__ or _reads_specially(of):
             raise Unsupported(f"an instance of {of.__name__}")
-        made = Record(of, made=True)
+        made = Record(of, born=self.tick())
         self.call(initialize, [made, *arguments], named)
         return made
 
@@ -207,9 +215,13 @@ class Machine:
         if len(self.frames) >= _DEEPEST:
             raise Unsupported("a recursion", frame.place(frame.source.definition))
         frame.variables = _bound(function, arguments, named)
+        return self.run(frame, frame.source.definition.body)
+
+    def run(self, frame: Frame, body: Sequence[ast.stmt]) -> Any:
+        """Execute the body of a function, and give what it returns."""
         self.frames.append(frame)
         try:
-            self.block(frame.source.definition.body, frame)
+            self.block(body, frame)
         except _Return as returned:
             return returned.value
         finally:
@@ -249,6 +261,23 @@ class Machine:
 
     def _do_return(self, node: ast.Return, frame: Frame) -> None:
         raise _Return(None if node.value is None else self.value(node.value, frame))
+
+    def _do_functiondef(self, node: ast.FunctionDef, frame: Frame) -> None:
+        """A function that changes nothing and has no variables of its own but its parameters."""
+        parameters = node.args
+        plain = not (parameters.defaults or parameters.kwonlyargs or node.decorator_list)
+        if not plain or parameters.vararg or parameters.kwarg or any(map(_assigns, ast.walk(node))):
+            raise Unsupported("such a function in a function", frame.place(node))
+        names = [each.arg for each in (*parameters.posonlyargs, *parameters.args)]
+
+        def apply(machine: Machine, *given: Any, **named: Any) -> Any:
+            inner = Frame(frame.function, frame.source, frame)
+            inner.variables = dict(zip(names, given, strict=False)) | named
+            if len(given) + len(named) != len(names) or set(inner.variables) != set(names):
+                raise Unsupported(f"such arguments of {node.name}")
+            return machine.run(inner, node.body)
+
+        frame.variables[node.name] = Contract(apply)
 
     def _do_assert(self, node: ast.Assert, frame: Frame) -> None:
         if __debug__ and not self.truth(self.value(node.test, frame)):
@@ -343,7 +372,11 @@ class Machine:
                 self._put(self.value(of, frame), self.value(part, frame), value)
             case ast.Attribute(of, name):
                 record = self.value(of, frame)
-                if not isinstance(record, Record) or not record.made or self.active:
+                if (
+                    not isinstance(record, Record)
+                    or not record.born
+                    or any(record.born < began for _, began in self.active)
+                ):
                     raise Unsupported(f"an assignment to the attribute {name}")
                 if inspect.getattr_static(record.python_type, name, None) is not None:
                     raise Unsupported(f"an assignment to the attribute {name} of a class")
@@ -405,6 +438,12 @@ class Machine:
         if isinstance(of, Listing):
             if name in _OF_LISTS:
                 return Bound(Contract(_OF_LISTS[name]), of)
+        elif isinstance(of, Marks):
+            if name in _OF_MARKS:
+                return Bound(Contract(_OF_MARKS[name]), of)
+        elif isinstance(of, tuple):
+            if name in getattr(type(of), "_fields", ()):
+                return getattr(of, name)
         elif isinstance(of, ModuleType):
             if "__getattr__" not in vars(of) and name in vars(of):
                 return self._taken(vars(of)[name], name)
@@ -466,7 +505,7 @@ class Machine:
 
     def _comprehended(self, node: "ast.GeneratorExp | ast.ListComp", frame: Frame) -> Listing:
         (part, *others) = node.generators
-        if others or part.is_async or _assigns(node):
+        if others or part.is_async or any(isinstance(n, ast.NamedExpr) for n in ast.walk(node)):
             raise Unsupported("such a comprehension", frame.place(node))
         over = self.items(self.value(part.iter, frame))
         inner = Frame(frame.function, frame.source, frame)
@@ -560,6 +599,9 @@ class Machine:
         if isinstance(op, (ast.Is, ast.IsNot)):
             same = self._identical(left, right)
             return same if isinstance(op, ast.Is) else not same
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Marks):
+            found = right.members[self._marked(right, left)]
+            return found if isinstance(op, ast.In) else self.arithmetic.not_(found)
         compare = _COMPARISONS.get(type(op))
         if compare is None:
             raise Unsupported(f"the operator {type(op).__name__}")
@@ -706,11 +748,29 @@ class Machine:
             raise Unsupported(f"a change of {of!r:.60}")
         if any(of is each for lists in self._iterated for each in lists):
             raise Unsupported("a change of a list while it is iterated")
-        for known, began in self.active:
-            if id(of) not in known and of.born < began:
-                raise Unsupported("a change of a list that no variable holds")
+        self._check_held(of)
         of.same = None
         return of
+
+    def _check_held(self, of: "Listing | Marks") -> None:
+        for known, began in self.active:
+            if id(of) not in known and of.born < began:
+                raise Unsupported("a change of what no variable holds")
+
+    def _marked(self, of: Marks, number: Any) -> int:
+        if type(number) is not int or not 0 <= number < len(of.members):
+            raise Unsupported(f"{number!r:.60} in a set")
+        return number
+
+    def add(self, of: Any, number: Any) -> None:
+        """``add`` of sets."""
+        self._check_held(of)
+        of.members[self._marked(of, number)] = True
+
+    def clear(self, of: Any) -> None:
+        """``clear`` of sets."""
+        self._check_held(of)
+        of.members[:] = [False] * len(of.members)
 
     def append(self, of: Any, item: Any) -> None:
         """``append`` of lists."""
@@ -802,6 +862,9 @@ _OF_LISTS: dict[str, Callable[..., Any]] = {
 }
 
 
+_OF_MARKS: dict[str, Callable[..., Any]] = {"add": Machine.add, "clear": Machine.clear}
+
+
 def _reads_specially(of: type) -> bool:
     """Whether instances of a class have attributes in another way than objects usually do."""
     reads: Any = object.__getattribute__
@@ -824,7 +887,9 @@ def _as_loop(node: "ast.GeneratorExp | ast.ListComp", part: ast.comprehension) -
 
 
 def _assigns(node: ast.AST) -> bool:
-    return any(isinstance(each, ast.NamedExpr) for each in ast.walk(node))
+    """Whether a part of a function sets a variable, or asks for those of others."""
+    stores = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    return stores or isinstance(node, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom))
 
 
 def _bound(
@@ -945,6 +1010,15 @@ def _list(machine: Machine, *of: Any) -> Listing:
     return machine.new_list(list(_tuple(machine, *of)))
 
 
+def _set(machine: Machine) -> Marks:
+    return Marks([False] * _MOST_UNROLLED, machine.tick())
+
+
+def _enumerate(machine: Machine, over: Any) -> Items:
+    items = machine.items(over)
+    return Items(items.length, lambda place: (place, items.at(place)), lists=items.lists)
+
+
 def _int(machine: Machine, value: Any) -> Term:
     if is_number(value):
         return value
@@ -972,6 +1046,8 @@ DESCRIBED: tuple[tuple[Any, Callable[..., Any]], ...] = (
     (islice, _islice),
     (tuple, _tuple),
     (list, _list),
+    (set, _set),
+    (enumerate, _enumerate),
     (int, _int),
     (bool, _bool),
     (abs, _abs),

@@ -13,7 +13,7 @@ from hitproof.proofs.unbounded.loops import Again, Loops, PathEnds, Shapes
 from hitproof.proofs.unbounded.machine import Decisions, Machine, Path
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp
-from hitproof.proofs.unbounded.values import Raised
+from hitproof.proofs.unbounded.values import Broken, Raised
 from hitproof.spec.terms import Formula
 
 _MOST_PATHS = 3000
@@ -187,6 +187,8 @@ def _followed(statement: Statement, loops: Loops, here: Arithmetic, path: Path) 
         result = machine.call(statement.function, (), statement.arguments)
     except Raised as raised:
         return End.failing(f"it raises {raised}", sizes, path.knowledge.values(exact=True))
+    except Broken as broken:
+        return End.failing(f"it fails that {broken.sentence}", sizes, broken.values)
     for sentence, conclusion in statement.conclusions(result):
         values = path.knowledge.fails(conclusion)
         if values is not None:

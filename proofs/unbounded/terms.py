@@ -164,20 +164,21 @@ class Truth(Symbol):
     __rand__, __ror__ = __and__, __or__
 
 
-class One(Family):
-    """A family of one item."""
+class Few(Family):
+    """A family of these items."""
 
-    def __init__(self, arithmetic: "Arithmetic", item: Any) -> None:
+    def __init__(self, arithmetic: "Arithmetic", *items: Any) -> None:
         self.logic: Arithmetic = arithmetic
-        self._item = item
+        self._items = items
 
     def for_each(self, holds: Callable[[Term, Any], Formula]) -> Formula:
-        """What holds of the item."""
-        return holds(0, self._item)
+        """What holds of all of them."""
+        formulas = (holds(index, item) for index, item in enumerate(self._items))
+        return reduce(operator.and_, formulas, True)
 
-    def map(self, change: Callable[[Any], Any]) -> "One":
-        """The item, changed."""
-        return One(self.logic, change(self._item))
+    def map(self, change: Callable[[Any], Any]) -> "Few":
+        """The items, changed."""
+        return Few(self.logic, *map(change, self._items))
 
 
 class Arithmetic:
@@ -225,7 +226,7 @@ class Arithmetic:
         if isinstance(number, Number):
             return number
         atom = self.atom(f"[{number}]")
-        self._fact(atom == number, [f"[{number}]"])
+        self.fact(atom == number, [f"[{number}]"])
         return atom
 
     def flag(self, name: str) -> Truth:
@@ -249,11 +250,11 @@ class Arithmetic:
         if number.key not in known:
             for other_place, other in known.values():
                 names = [n for t in (place, other_place, number, other) for n in _names(t)]
-                self._fact(self.implies(place == other_place, number == other), names)
+                self.fact(self.implies(place == other_place, number == other), names)
             known[number.key] = place, number
         return number
 
-    def _fact(self, formula: Formula, of: Iterable[str]) -> None:
+    def fact(self, formula: Formula, of: Iterable[str]) -> None:
         """Take for granted wherever all of these atoms and flags are spoken of."""
         names = frozenset(of)
         if formula is not True:
@@ -362,6 +363,16 @@ class Arithmetic:
         return _polynomial(self, exact) + quotient
 
     def _quotient(self, dividend: Term, divisor: Term) -> Term:
+        if isinstance(dividend, Number) and max(dividend.terms.values()) < 0:
+            # Rounded up, it has the sign of what it is compared with.
+            name = f"[{-dividend} / {divisor} or more]"
+            new = name not in self._known
+            quotient = self.atom(name)
+            if new:
+                product = quotient * divisor
+                fits = (product >= -dividend) & (product < divisor - dividend)
+                self.fact(self.implies(divisor >= 1, fits), _names(quotient))
+            return -quotient
         name = f"[{dividend} // {divisor}]"
         new = name not in self._known
         quotient = self.atom(name)
@@ -376,7 +387,7 @@ class Arithmetic:
             self._known.add(name)
             product = quotient * divisor
             fits = (product <= dividend) & (dividend < product + divisor)
-            self._fact(self.implies(divisor >= 1, fits), _names(quotient))
+            self.fact(self.implies(divisor >= 1, fits), _names(quotient))
 
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
         """Division, rounded up."""
@@ -403,8 +414,8 @@ class Arithmetic:
         new = name not in self._known
         chosen = self.atom(name)
         if new:
-            self._fact(self.implies(condition, chosen == then), [name])
-            self._fact(condition | (chosen == otherwise), [name])
+            self.fact(self.implies(condition, chosen == then), [name])
+            self.fact(condition | (chosen == otherwise), [name])
         return chosen
 
     def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
@@ -439,7 +450,7 @@ class Arithmetic:
         every, start, end, holds = quantified
         inside = (start <= place) & (place < end)
         names = [every.operands[0], *_names(place)]
-        self._fact(self.implies(every & inside, holds(place)), names)
+        self.fact(self.implies(every & inside, holds(place)), names)
 
     # --- what Z3 is told
 
@@ -550,10 +561,17 @@ class Knowledge:
                 for fact in self._here.facts(name, self._names):
                     self._new.append(self._here.expression(fact))
                     given.append(fact)
-            for product in sorted(products - self._products):
-                self._products.add(product)
-                for factor in sorted(self._here.positive.intersection(product)):
-                    self._compare(factor, _without(product, factor))
+            for product in sorted(products):
+                self._multiply(product)
+
+    def _multiply(self, product: Monomial) -> None:
+        """Compare a product with those that share a factor, and what is left of it as well."""
+        if len(product) > 1 and product not in self._products:
+            self._products.add(product)
+            for factor in sorted(self._here.positive.intersection(product)):
+                rest = _without(product, factor)
+                self._compare(factor, rest)
+                self._multiply(rest)
 
     def _compare(self, factor: str, number: Monomial) -> None:
         others = self._factors.setdefault(factor, [()])

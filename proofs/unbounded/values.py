@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hitproof.proofs.unbounded.terms import Arithmetic, Number, Truth
+from hitproof.proofs.unbounded.terms import Arithmetic, Number, Truth, Values
 from hitproof.spec.terms import Formula, Term
 
 
@@ -20,6 +20,19 @@ class Raised(Exception):
         super().__init__(f"{what} ({place})" if place else what)
         self.what = what
         self.place = place
+
+
+class Broken(Exception):
+    """Something is called as it may not be.
+
+    Attributes:
+        sentence: what does not hold.
+        values: values with which it does not.
+    """
+
+    def __init__(self, sentence: str, values: Values) -> None:
+        super().__init__(sentence)
+        self.sentence, self.values = sentence, values
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,14 @@ class Listing:
         return self.length if self.items is None else len(self.items)
 
 
+@dataclass(eq=False)
+class Marks:
+    """A set of small numbers: of each from 0 on, whether it is in it."""
+
+    members: list[Formula]
+    born: int = 0
+
+
 @dataclass(frozen=True)
 class Items:
     """What can be iterated and indexed, and does not change.
@@ -103,12 +124,12 @@ class Record:
     Attributes:
         python_type: its class.
         attributes: those of the instance. What is not among them cannot be read.
-        made: whether the function made it, so that it may set attributes.
+        born: when the function made it, so that it may set attributes; 0 if it did not.
     """
 
     python_type: type
     attributes: dict[str, Any] = field(default_factory=dict)
-    made: bool = False
+    born: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,8 +197,8 @@ def type_of(value: Any) -> type | None:
     """The type that a value has for the function; None if that is not modelled."""
     if isinstance(value, (Items, Record)):
         return None if value.python_type is object else value.python_type
-    if isinstance(value, Listing):
-        return list
+    if isinstance(value, (Listing, Marks)):
+        return list if isinstance(value, Listing) else set
     if is_truth(value):
         return bool
     if is_number(value):

@@ -5,16 +5,17 @@ refuted up to one: that would be a defect of hitproof.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import InternalError
 from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.obligations import Obligation
 
 SECONDS = 20.0
@@ -28,6 +29,8 @@ _LOOKUPS = (
 )
 """The claims that a statement about a lookup is about."""
 
+_COMMON = ("common_hit_is_valid_for_every_group", "common_hit_is_the_longest")
+"""Those that a statement about a coordinator is about."""
 
 _STATEMENTS = (
     "lookup sliding_window eagle",
@@ -36,6 +39,12 @@ _STATEMENTS = (
     "mask sliding_window interval",
     "mask sliding_window eagle latest",
     "mask sliding_window latest",
+    "coordinator full_attention eagle sliding_window eagle",
+    "coordinator full_attention sliding_window eagle",
+    "coordinator full_attention eagle sliding_window",
+    "coordinator full_attention sliding_window",
+    "coordinator sliding_window eagle",
+    "coordinator sliding_window",
     "lookup full_attention eagle",
     "lookup full_attention",
     "lookup chunked_local",  # vLLM asserts that it has no draft layers
@@ -45,6 +54,12 @@ _STATEMENTS = (
     "mask sliding_window dense",
     "mask full_attention dense",
     "mask mamba latest",
+    "coordinator full_attention eagle mamba",
+    "coordinator full_attention mamba",
+    "coordinator full_attention chunked_local",
+    "coordinator full_attention eagle",
+    "coordinator mamba eagle",
+    *(f"coordinator {kind}" for kind in GroupKind if kind is not GroupKind.SLIDING_WINDOW),
     *(f"skipped {kind}" for kind in GroupKind),
 )
 """The statements, those that take longest first: what it is about, the kind, and the rest."""
@@ -64,8 +79,8 @@ class Unbounded:
     """One statement about a function of the target, for all lengths, and how it ended.
 
     Attributes:
-        name: what the statement is about: "lookup", "mask" or "skipped" tokens, the kind, and the
-            rest.
+        name: what the statement is about: "lookup", "mask", "skipped" tokens, or the lookup of a
+            "coordinator", the kind or kinds of its groups, and the rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
         outside: the causes of known divergences, outside of which it is proved.
@@ -89,8 +104,11 @@ class Unbounded:
 
     def describe(self) -> str:
         """What the statement is about, in words."""
-        what, kind, *rest = self.name.split()
+        what, *rest = self.name.split()
+        if what == "coordinator":
+            return f"common lookup of {' and '.join(map(_in_words, kinds_of(self.name)))}"
         of = {"lookup": "lookup of", "mask": "mask of", "skipped": "tokens skipped by"}[what]
+        kind, *rest = rest
         told = [" with EAGLE" if each == _EAGLE else f", {each} retention" for each in rest]
         return f"{of} {kind.replace('_', ' ')}{''.join(told)}"
 
@@ -104,20 +122,55 @@ class Unbounded:
             "outside": list(self.outside),
         }
 
-    def is_about(self, configuration: Configuration) -> bool:
-        """Whether it says something of the lookup of such a group."""
-        group = configuration.group
-        eagle = f" {_EAGLE}" if group.eagle else ""
-        return self.name == f"lookup {group.kind}{eagle}" and _is_meant(configuration, group)
+    def is_about(self, judged: Configuration | Layout) -> bool:
+        """Whether it says something of the lookup of such a group, or of such groups."""
+        what = "lookup" if isinstance(judged, Configuration) else "coordinator"
+        looked_up = [each.group for each in judged.looked_up]
+        told = [f"{each.kind} {_EAGLE}" if each.eagle else str(each.kind) for each in looked_up]
+        return self.name == " ".join([what, *told]) and _is_meant(judged)
 
 
-def _is_meant(configuration: Configuration, group: Group) -> bool:
-    """Whether a configuration has what statements take for granted."""
-    alone = configuration.ranks == (1, 1) and configuration.members == 1
-    hashed = configuration.hash_block_size == group.block_size
-    reads = group.window is None or group.window > 1
-    whole = group.chunk is None or group.chunk % group.block_size == 0
-    return alone and hashed and reads and whole and group.prefill_lookahead == 1
+def kinds_of(name: str) -> list[str]:
+    """The kinds that a name of a statement speaks of, each with whether it has draft layers."""
+    return name.partition(" ")[2].replace(f" {_EAGLE}", f"+{_EAGLE}").split()
+
+
+def _in_words(kind: str) -> str:
+    return kind.replace("_", " ").replace(f"+{_EAGLE}", " with EAGLE")
+
+
+def resting(found: Sequence[Unbounded]) -> list[Unbounded]:
+    """The same; what is proved of a coordinator counts only if its groups' lookups are proved."""
+    by_name = {each.name: each for each in found}
+
+    def rests(each: Unbounded) -> Unbounded:
+        if not each.name.startswith("coordinator") or each.status is not Status.PROVED:
+            return each
+        for kind in kinds_of(each.name):
+            for name in (kind.removesuffix(f"+{_EAGLE}"), kind.replace("+", " ")):
+                lookup = by_name.get(f"lookup {name}")
+                if lookup is None or lookup.status is not Status.PROVED:
+                    why = f"it rests on the lookup of {_in_words(name)}, which is not proved"
+                    return replace(each, status=Status.INCONCLUSIVE, detail=why)
+        return each
+
+    return list(map(rests, found))
+
+
+def _is_meant(judged: Configuration | Layout) -> bool:
+    """Whether a configuration or layout has what statements take for granted."""
+    groups = [each.group for each in judged.looked_up]
+    if isinstance(judged, Layout):
+        alone = len(judged.looked_up) == len(judged.groups) and not judged.blocks_per_chunk
+    else:
+        alone = judged.ranks == (1, 1) and judged.members == 1
+        alone = alone and judged.hash_block_size == judged.group.block_size
+    return alone and all(
+        (group.window is None or group.window > 1)
+        and (group.chunk is None or group.chunk % group.block_size == 0)
+        and group.prefill_lookahead == 1
+        for group in groups
+    )
 
 
 def check_agreement(proved: Sequence[Unbounded], obligations: Iterable[Obligation]) -> None:
@@ -125,9 +178,9 @@ def check_agreement(proved: Sequence[Unbounded], obligations: Iterable[Obligatio
     whole = [each for each in proved if each.status is Status.PROVED and not each.outside]
     for obligation in obligations:
         configuration = obligation.configuration
-        if obligation.status is not Status.REFUTED or obligation.claim not in _LOOKUPS:
+        if obligation.status is not Status.REFUTED or obligation.claim not in _LOOKUPS + _COMMON:
             continue
-        if not isinstance(configuration, Configuration):
+        if not isinstance(configuration, Configuration | Layout):
             continue
         for each in whole:
             if each.is_about(configuration):

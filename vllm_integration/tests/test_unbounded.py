@@ -22,6 +22,7 @@ from hitproof.vllm_integration.gate.unbounded import (
     Unbounded,
     check_agreement,
     proved_in_words,
+    resting,
     statements,
 )
 from hitproof.vllm_integration.tests.conftest import Copy, Judge, release
@@ -60,6 +61,8 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
         "lookup sliding_window eagle": [CAUSE],
         "mask sliding_window eagle dense": [BLOCK_0],
         "mask sliding_window eagle interval": [BLOCK_0],
+        "coordinator full_attention sliding_window eagle": [CAUSE],
+        "coordinator full_attention eagle sliding_window eagle": [CAUSE],
     }
 
 
@@ -97,6 +100,44 @@ def test_faults_past_any_bound_are_refuted_with_values(broken_copy: Copy, fault:
     found = settled(broken_copy("0.33.0", {old: new}), name)[name]
     assert found["status"] == Status.REFUTED, found["detail"]
     assert reaches(found["evidence"])
+
+
+FULL_AND_WINDOW = "coordinator full_attention sliding_window"
+BLOCKS_LEFT = "num_blocks = cdiv(hit_length, group_block_size)"
+COORDINATORS = {
+    "takes the longest hit of any group": (
+        FULL_AND_WINDOW,
+        "            hit_length = curr_hit_length\n",
+        "            hit_length = longest_hit_length\n",
+    ),
+    "does not look up the second group": (
+        FULL_AND_WINDOW,
+        "                longest_hit_length = max(longest",
+        "                break\n                longest_hit_length = max(longest",
+    ),
+    "leaves a block too many": (FULL_AND_WINDOW, BLOCKS_LEFT, f"{BLOCKS_LEFT} + 1"),
+    "leaves a block too few": (FULL_AND_WINDOW, BLOCKS_LEFT, f"{BLOCKS_LEFT} - 1"),
+    "drops the lookahead block twice": (
+        "coordinator full_attention eagle sliding_window eagle",
+        "                        curr_hit_length + eagle_margin,\n",
+        "                        curr_hit_length,\n",
+    ),
+    "ends a token early": (
+        "coordinator mamba",
+        "max_length=max_cache_hit_length,\n            kv_cache_group_ids=[0]",
+        "max_length=max_cache_hit_length - 1,\n            kv_cache_group_ids=[0]",
+    ),
+}
+
+
+@pytest.mark.release
+@pytest.mark.long
+@pytest.mark.parametrize("fault", COORDINATORS)
+def test_faults_of_coordinators_are_refuted_with_values(broken_copy: Copy, fault: str) -> None:
+    name, old, new = COORDINATORS[fault]
+    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
+    assert found["status"] == Status.REFUTED, found["detail"]
+    assert found["evidence"]["configuration"]["groups"]
 
 
 @pytest.mark.release
@@ -140,6 +181,17 @@ def test_what_is_proved_may_not_be_refuted_up_to_a_bound(
     proved = Unbounded(WINDOW, Status.PROVED, outside=outside)
     with nullcontext() if agrees else pytest.raises(InternalError, match="proved for all lengths"):
         check_agreement([proved], [refuted])
+
+
+@pytest.mark.parametrize("missing", ["lookup mamba", "lookup full_attention eagle"])
+def test_coordinator_is_proved_only_with_the_lookups_that_it_calls(missing: str) -> None:
+    name = "coordinator full_attention eagle mamba"
+    calls = ["lookup full_attention eagle", "lookup full_attention", "lookup mamba"]
+    proved = [Unbounded(each, Status.PROVED) for each in (*calls, name)]
+    assert resting(proved) == proved
+    (*_, found) = resting([each for each in proved if each.name != missing])
+    assert found.status is Status.INCONCLUSIVE
+    assert found.detail.startswith("it rests on the lookup of ")
 
 
 def test_what_is_not_proved_is_said_with_the_reason() -> None:

@@ -5,9 +5,8 @@ must agree with what is proved; and what fails is a counterexample only if it sh
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from types import FunctionType
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from hitproof.conformance.checks.lookup import judge_answer
@@ -19,53 +18,32 @@ from hitproof.conformance.subject.failures import CannotJudge, InternalError, Pr
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.unbounded.lookups import AnyLookup
 from hitproof.proofs.unbounded.masks import AnyMask, Retention, is_due
-from hitproof.proofs.unbounded.proving import Proof, Statement, Verdict, prove
+from hitproof.proofs.unbounded.proving import Statement, Verdict, prove
 from hitproof.proofs.unbounded.skipping import AnySkipping, skips_right
-from hitproof.proofs.unbounded.source import Unsupported, literals
+from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import NULL, Listing, Record
 from hitproof.spec.claims import Status
-from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
+from hitproof.spec.groups import Group, GroupKind, geometry
 from hitproof.spec.hits import required_run
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import Blocks, Formula, Term
+from hitproof.spec.terms import Term
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
 from hitproof.vllm_integration.adapter.parts import MASK, Parts
 from hitproof.vllm_integration.adapter.subject import VllmSubject
-
-_AGREEING = 150
-"""On how many values a function runs beside its proof."""
+from hitproof.vllm_integration.worker.coordinators import Coordinated
+from hitproof.vllm_integration.worker.settling import (
+    AGREEING,
+    DEPARTURES,
+    TRIES,
+    Departure,
+    Outcome,
+    Settling,
+    numbers_in,
+)
 
 _FAR = 1000
 """Up to which number in the code a function is run on sizes next to it."""
-
-_TRIES = 4000
-"""On how many values it runs to show what fails."""
-
-
-@dataclass(frozen=True)
-class Departure:
-    """A known fault, with the exact condition under which a lookup is not affected.
-
-    Attributes:
-        cause: the title of the fault in ``survey/faults.toml``.
-        spares: whether a valid hit that ends at a block is served all the same.
-    """
-
-    cause: str
-    spares: Callable[[BlockGeometry, Blocks], Formula]
-
-
-_DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[Departure, ...]] = {
-    (GroupKind.SLIDING_WINDOW, True): (
-        Departure(
-            "With EAGLE, boundaries near the start of a request are lost where blocks are smaller "
-            "than the alignment",
-            lambda shape, hit: (shape.segment == 1) | (hit >= shape.tail),
-        ),
-    ),
-}
-
 
 MaskDeparture = Departure
 """Of a mask, `Departure.spares` is whether a block is kept rightly all the same."""
@@ -80,25 +58,6 @@ _MASK_DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[MaskDeparture, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What is known of one statement.
-
-    Attributes:
-        status: proved for all lengths, refuted by values, or inconclusive.
-        detail: what fails, with the values, or why nothing is known.
-        outside: the causes of known divergences, outside of which it is proved.
-        evidence: the counterexample, where it is one of a lookup.
-        proof: the proof.
-    """
-
-    status: Status
-    detail: str = ""
-    outside: tuple[str, ...] = ()
-    evidence: LookupEvidence | None = None
-    proof: Proof | None = None
-
-
 def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
     """Prove the statement of that name, or refute it by values."""
     what, kind, *more = name.split()
@@ -107,10 +66,23 @@ def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
         return _settle_mask(subject, GroupKind(kind), eagle, Retention(more[-1]), seconds)
     if what == "skipped":
         return _settle_skipping(subject, GroupKind(kind), seconds)
+    if what == "coordinator":
+        return Coordinated(subject, kinds_in(name)).settle(seconds)
     return _LookupOfKind(subject, GroupKind(kind), eagle).settle(seconds)
 
 
-class _LookupOfKind:
+def kinds_in(name: str) -> list[tuple[GroupKind, bool]]:
+    """The kinds in the name of a statement about a coordinator, and whether they drop a block."""
+    _, *words = name.split()
+    after = [*words[1:], ""]
+    return [
+        (GroupKind(word), then == "eagle")
+        for word, then in zip(words, after, strict=True)
+        if word != "eagle"
+    ]
+
+
+class _LookupOfKind(Settling):
     """The lookup of one kind of group, of any sizes."""
 
     def __init__(self, subject: VllmSubject, kind: GroupKind, eagle: bool) -> None:
@@ -120,33 +92,11 @@ class _LookupOfKind:
         self._eagle = eagle
         self._manager = self._parts.manager_class(kind)
         self._function = attribute(self._manager, "find_longest_cache_hit")
+        known = DEPARTURES.get((kind, eagle), ())
+        self.assumptions = ((), known) if known else ((),)
 
-    def settle(self, seconds: float) -> Outcome:
-        """Prove it, or prove it but for known divergences, or refute it."""
-        proof = prove(self._statement, seconds)
-        if proof.verdict is Verdict.INCONCLUSIVE:
-            return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
-        known: tuple[Departure, ...] = ()
-        first = proof
-        if proof.verdict is Verdict.FAILED:
-            known = _DEPARTURES.get((self._kind, self._eagle), ())
-            if known:
-                proof = prove(lambda here: self._statement(here, known), seconds)
-        causes = tuple(each.cause for each in known)
-        if proof.verdict is Verdict.PROVED:
-            for evidence in self._natively(random.Random(0), {}, _AGREEING):
-                if not self._is_known(evidence, known):
-                    raise InternalError(f"a proved lookup is wrong: {evidence}")
-            return Outcome(Status.PROVED, outside=causes, proof=proof)
-        sizes = proof.sizes or first.sizes
-        for evidence in self._natively(random.Random(1), sizes, _TRIES):
-            if not self._is_known(evidence, known):
-                detail = f"{proof.detail}, with {evidence.configuration}"
-                return Outcome(Status.REFUTED, detail, causes, evidence, proof)
-        detail = f"{proof.detail or first.detail}; no values were found that show it"
-        return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
-
-    def _statement(self, here: Arithmetic, known: tuple[Departure, ...] = ()) -> Statement:
+    def statement(self, here: Arithmetic, known: tuple[Departure, ...] = ()) -> Statement:
+        """What holds of the lookup outside of these divergences."""
         any_ = AnyLookup(here, self._kind, self._eagle)
         window, chunk = (None if each is None else 2 for each in (any_.window, any_.chunk))
         of_group = Group(self._kind, 1, window, self._eagle, chunk)
@@ -182,18 +132,18 @@ class _LookupOfKind:
             self._function, keywords, premises, any_.conclusions, any_.shapes, any_.sizes
         )
 
-    def _is_known(self, evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
+    def is_known(self, evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
         """Whether the hit that is due is one that a known divergence loses."""
         configuration = evidence.configuration
         assert isinstance(configuration, Configuration)
         hit = evidence.spec_hit // configuration.group.block_size
         return any(each.spares(configuration.shape, hit) is False for each in known)
 
-    def _natively(
+    def natively(
         self, chance: random.Random, sizes: Mapping[str, int], tries: int
     ) -> Iterator[LookupEvidence]:
         """What is wrong where the real function runs, on sizes like these and on others."""
-        numbers = _numbers_in(self._function)
+        numbers = numbers_in(self._function)
         for number in range(tries):
             near = sizes if number % 2 else {}
             configuration, max_length = self._chosen(chance, near, numbers)
@@ -257,12 +207,6 @@ class _LookupOfKind:
         return judge_answer(configuration, lookup, max_length, policy, state, answer)
 
 
-def _numbers_in(function: Any) -> set[int]:
-    """The numbers that are written in a function or method."""
-    function = getattr(function, "__func__", function)
-    return literals(function) if isinstance(function, FunctionType) else set()
-
-
 def _some_blocks(
     chance: random.Random, configuration: Configuration, max_length: int
 ) -> frozenset[int]:
@@ -299,7 +243,7 @@ def _settle_skipping(subject: VllmSubject, kind: GroupKind, seconds: float) -> O
         return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
     chance = random.Random(0)
     failed = proof.verdict is Verdict.FAILED
-    for number in range(_TRIES if failed else _AGREEING):
+    for number in range(TRIES if failed else AGREEING):
         limit = chance.randint(1, 12)
         computed = chance.randint(1, 40)
         if failed and number == 0:
@@ -372,8 +316,8 @@ def _settle_mask(
         return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
     failed = proof.verdict is Verdict.FAILED
     chance = random.Random(0)
-    marks = [0, *(each for each in sorted(_numbers_in(function)) if 0 < each < _FAR)]
-    for _ in range(_TRIES if failed else _AGREEING):
+    marks = [0, *(each for each in sorted(numbers_in(function)) if 0 < each < _FAR)]
+    for _ in range(TRIES if failed else AGREEING):
         size, segment = chance.randint(1, 4), chance.randint(1, 6)
         start = chance.randint(0, 9) + chance.choice(marks)
         width = None if window is None else chance.randint(2, 6 * size)

@@ -1,0 +1,221 @@
+"""What holds of every lookup over groups of any sizes, provided that the groups' own are right.
+
+The groups' lookups are not executed: each returns anything that `lookups.GroupHit` says of it,
+which is what is proved of every kind.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hitproof.proofs.unbounded.lookups import CACHED, GroupHit
+from hitproof.proofs.unbounded.machine import Machine
+from hitproof.proofs.unbounded.proving import Conclusion
+from hitproof.proofs.unbounded.source import Unsupported
+from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge, terms_of
+from hitproof.proofs.unbounded.values import (
+    Block,
+    Contract,
+    Items,
+    Key,
+    Listing,
+    is_number,
+    is_same,
+)
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.hits import has_required_run
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+from hitproof.spec.terms import Formula, Term
+
+Spared = Callable[[GroupHit], Formula]
+"""Whether the other hit of a group is outside of known divergences."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call of a group's lookup, as far as it is not the same in every call.
+
+    Attributes:
+        most: how many tokens it may serve.
+        drops: whether it drops a block for EAGLE.
+        alignment: where hits may end.
+        gives_length: whether it returns the length beside the tables.
+    """
+
+    most: Term
+    drops: bool
+    alignment: Term
+    gives_length: bool
+
+
+class AnyCoordinator:
+    """A lookup over groups of these kinds, of any sizes, for any request and any cache.
+
+    A length that is a whole number of alignments is a product of an unknown with the alignment,
+    and of each group one with its own block size; that these are equal is known of each unknown.
+
+    Attributes:
+        here: the arithmetic.
+        groups: what each group's lookup returns, in the order of the engine.
+        alignment: where common hits may end, in tokens.
+        hash_block_size: tokens that a hash covers.
+        cap: the most tokens that a hit may have.
+        hashes: the request's hashes.
+        sizes: the unknowns, by name.
+        premises: what is taken for granted.
+    """
+
+    def __init__(
+        self,
+        here: Arithmetic,
+        kinds: Sequence[tuple[GroupKind, bool]],
+        policy: LookaheadHorizon,
+        spared: Spared,
+    ) -> None:
+        self.here, self._spared = here, spared
+        self._told: set[str] = set()
+        alone = len(kinds) == 1
+        self.alignment: Term = here.atom("alignment", 1)
+        self.hash_block_size: Term = self.alignment if alone else here.atom("hash_block_size", 1)
+        self.cap: Term = here.atom("cap", 0)
+        num_hashes, num_tokens = here.atom("num_hashes", 0), self.cap + 1
+        self.hashes = Items(num_hashes, Key, list)
+        self._hashed: Term = num_hashes * self.hash_block_size
+        self.horizon = horizon(LookaheadHorizon.CAPPED if alone else policy, num_tokens)
+        self.sizes: dict[str, Term] = {
+            "num_tokens": num_tokens,
+            "alignment": self.alignment,
+            "hash_block_size": self.hash_block_size,
+        }
+        rest = num_tokens - self._hashed
+        self.premises: list[Formula] = [rest >= 0, rest < self.hash_block_size]
+        _check_hashes_are_enough()
+        self._other = here.atom("other_hit", 1)
+        here.holds_at(CACHED, here.position)  # what is told of each block is told of this one
+        self.groups = tuple(self._group(number, *each) for number, each in enumerate(kinds))
+        self.other = self.alignments(self._other)
+        other_is_valid: Formula = True
+        for hit in self.groups:
+            other_is_valid = other_is_valid & hit.valid(hit.other, self.cap, self.horizon)
+            other_is_valid = other_is_valid & hit.spared
+            if hit.group.eagle:
+                self.premises.append(self._is_valid_without(hit))
+        self.other_is_valid = other_is_valid
+
+    def _group(self, number: int, kind: GroupKind, eagle: bool) -> GroupHit:
+        here = self.here
+        # A coordinator of one group, and the lookup of chunks, assert that the sizes are equal.
+        only = self.hash_block_size is self.alignment or kind is GroupKind.CHUNKED_LOCAL
+        size: Term = self.alignment if only else here.atom(f"block_size_{number}", 1)
+        aligned: Term = size if only else here.atom(f"segments_{number}", 1) * size
+        hashes = 1 if size is self.hash_block_size else here.atom(f"hashes_in_block_{number}", 1)
+        last = self.cap + 1
+        self.premises += [
+            self.alignment == aligned,
+            size == hashes * self.hash_block_size,
+            last // size == self._hashed // size,  # see _check_hashes_are_enough
+        ]
+        sizes = {"block_size": size}
+        if kind is GroupKind.SLIDING_WINDOW:
+            sizes["window"] = here.atom(f"window_{number}", 2)
+        if kind is GroupKind.CHUNKED_LOCAL:
+            sizes["chunk"] = here.atom(f"chunk_blocks_{number}", 1) * size
+        self.sizes |= {f"{name}_{number}": each for name, each in sizes.items()}
+        of_symbols: Any = sizes
+        group = Group(kind, eagle=eagle, **of_symbols)
+        hit = GroupHit(here, group, aligned, self._other * aligned, number)
+        return replace(hit, spared=self._spared(hit))
+
+    def _is_valid_without(self, hit: GroupHit) -> Formula:
+        """What is valid is so without a lookahead block, too: a lemma, proved here."""
+        here, boundary = self.here, hit.other // hit.group.block_size
+        plain = replace(hit, group=replace(hit.group, eagle=False))
+        with_it = has_required_run(hit.shape, boundary, hit.cached)
+        known = Knowledge(here)
+        known.add(with_it)
+        if known.fails(lambda: has_required_run(plain.shape, boundary, hit.cached)) is not None:
+            raise AssertionError("a lookahead block is needed to be valid without one")
+        return here.implies(with_it, has_required_run(plain.shape, boundary, hit.cached))
+
+    def alignments(self, number: Term) -> Term:
+        """So many alignments, in tokens."""
+        length = number * self.alignment
+        if repr(number) not in self._told:
+            self._told.add(repr(number))
+            names = [name for monomial in terms_of(number) for name in monomial]
+            for hit in self.groups:
+                self.here.fact(length == number * hit.alignment, names)
+        return length
+
+    def lookup(self, number: int, read: Callable[..., Asked]) -> Contract:
+        """A group's lookup, by what is proved of it; ``read`` tells what it is called with."""
+
+        def find(machine: Machine, *arguments: Any, **named: Any) -> Any:
+            asked = read(machine, number, *arguments, **named)
+            if not is_same(asked.alignment, self.alignment):
+                raise Unsupported("a lookup of hits that end elsewhere than on alignments")
+            hit = self.groups[number]
+            if asked.drops is not hit.group.eagle:
+                hit = replace(hit, group=replace(hit.group, eagle=asked.drops), spared=True)
+                hit = replace(hit, spared=self._spared(hit))
+            most, size = asked.most, hit.group.block_size
+            machine.path.require(
+                "each group's lookup has hashes of what it may serve",
+                (most >= 0) & (most // size <= self._hashed // size),
+            )
+            of_call = machine.tick()
+            count = self.here.atom(f"hit_{number}@{of_call}", 0)
+            place = self.here.atom(f"block_{number}@{of_call}", -1)
+            length: Term = count * hit.alignment
+            table = Listing(None, length // size, Block(place, number), born=of_call)
+            for _, conclusion in hit.conclusions(table, length, most):
+                machine.path.suppose(conclusion())
+            tables, in_tokens = (table,), self.alignments(count)
+            return (tables, in_tokens) if asked.gives_length else tables
+
+        return Contract(find)
+
+    def conclusions(self, result: Any) -> Iterator[Conclusion]:
+        """The hit is valid for each group, none is longer, and the tables have its blocks."""
+        match result:
+            case (tuple() as tables, length, *_) if is_number(length):
+                pass
+            case _:
+                raise Unsupported(f"a lookup that returns {result!r:.60}")
+        if len(tables) != len(self.groups):
+            raise Unsupported(f"{len(tables)} block tables")
+        for hit, table in zip(self.groups, tables, strict=True):
+            of_group, own = f" for group {hit.number}", self._told_in(hit, length)
+
+            def is_valid(hit: GroupHit = hit, own: Term = own) -> Formula:
+                return hit.valid(own, self.cap, self.horizon)
+
+            yield f"the hit is valid{of_group}", is_valid
+            if not isinstance(table, Listing):
+                raise Unsupported(f"a block table that is {table!r:.60}")
+            for sentence, conclusion in hit.tables(table, own):
+                yield f"{sentence}{of_group}", conclusion
+        yield (
+            "no longer hit is valid",
+            lambda: self.here.implies(self.other_is_valid, self.other <= length),
+        )
+
+    def _told_in(self, hit: GroupHit, length: Term) -> Term:
+        """A number of alignments by the group's sizes; any other length as it is."""
+        for unit in (self.alignment, *(each.alignment for each in self.groups)):
+            count = length // unit
+            if is_same(count * unit, length):
+                return count * hit.alignment
+        return length
+
+
+def _check_hashes_are_enough() -> None:
+    """Of a request, as many whole blocks are hashed as it has: a lemma, proved here."""
+    here = Arithmetic()
+    size, num_hashes = here.atom("hash_block_size", 1), here.atom("num_hashes", 0)
+    block_size = size * here.atom("times", 1)
+    tokens, known = here.atom("tokens", 0), Knowledge(here)
+    known.add(num_hashes * size <= tokens)
+    known.add(tokens < num_hashes * size + size)
+    if known.fails(lambda: tokens // block_size == num_hashes * size // block_size) is not None:
+        raise AssertionError("a whole block without a hash")

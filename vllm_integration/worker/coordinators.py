@@ -1,0 +1,365 @@
+"""vLLM's lookups over several groups, proved for all sizes, lengths and cache contents.
+
+The attributes of a coordinator are those of real ones that are set up with several sizes: what is
+the same in all of them is that, what is one of the sizes in all of them is its symbol, and about
+the rest nothing is known.
+"""
+
+import inspect
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+from hitproof.conformance.checks.lookup import judge_answer
+from hitproof.conformance.checks.spaces import space_of
+from hitproof.conformance.exploration.explorer import replay
+from hitproof.conformance.findings.evidence import LookupEvidence
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.proofs.unbounded.coordinators import AnyCoordinator, Asked
+from hitproof.proofs.unbounded.lookups import GroupHit
+from hitproof.proofs.unbounded.machine import Machine
+from hitproof.proofs.unbounded.proving import Statement
+from hitproof.proofs.unbounded.source import Unsupported
+from hitproof.proofs.unbounded.terms import Arithmetic
+from hitproof.proofs.unbounded.values import Listing, Marks, Record, Unknown, is_same
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.hits import required_run
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import EagleGroups
+from hitproof.spec.terms import Formula
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker.settling import DEPARTURES, Departure, Settling, numbers_in
+
+_FIND = "find_longest_cache_hit"
+_FAR = 64
+"""Up to which size one that a proof names is tried."""
+
+_UNITS = (2, 5, 11)
+"""Hash block sizes of the real coordinators."""
+_TIMES = (3, 2, 5)
+"""Hashes in a block of each group of them; of a group that has alignments, their product."""
+
+
+class Coordinated(Settling):
+    """The lookup over groups of these kinds, each with or without a draft layer."""
+
+    def __init__(self, subject: VllmSubject, kinds: Sequence[tuple[GroupKind, bool]]) -> None:
+        self._subject, self._kinds = subject, kinds
+        self._alone = len(kinds) == 1
+        flagged = [eagle for _, eagle in kinds]
+        self._use_eagle = any(flagged)
+        self._flagged = not all(flagged) and self._use_eagle
+        if self._flagged and subject.eagle_groups is EagleGroups.ALL:
+            raise CannotJudge("every group drops a block, whichever is flagged")
+        self._policy = LookaheadHorizon.CAPPED if self._alone else subject.lookahead_horizon
+        if self._policy is LookaheadHorizon.CANDIDATE:
+            raise CannotJudge("lookups without a margin are not executed on symbols")
+        known = [each for kind in kinds for each in DEPARTURES.get(kind, ())]
+        self.assumptions = ((),) if self._alone else (tuple(known),)
+        coordinators = [self._subject.lookup(each).inputs[0] for each in self._samples]
+        self._real: tuple[Any, ...] = tuple(coordinators)
+        self._function = attribute(self._real[0], _FIND)
+
+    # --- the statement
+
+    def statement(self, here: Arithmetic, known: tuple[Departure, ...] = ()) -> Statement:
+        """What holds of the real coordinator, with symbols for sizes."""
+
+        def spared(hit: GroupHit) -> Formula:
+            holds: Formula = True
+            of_group = DEPARTURES.get((hit.group.kind, hit.group.eagle), ())
+            for each in of_group if known else ():
+                holds = holds & each.spares(hit.shape, hit.other // hit.group.block_size)
+            return holds
+
+        any_ = AnyCoordinator(here, self._kinds, self._policy, spared)
+        own = _Lifted(self, any_).record
+        values = {
+            "self": own,
+            "block_hashes": any_.hashes,
+            "max_cache_hit_length": any_.cap,
+        }
+        function = self._function.__func__
+        keywords = spelled(function, arguments(function, values, f"the coordinator's {_FIND}"))
+        return Statement(
+            function, keywords, tuple(any_.premises), any_.conclusions, sizes=any_.sizes
+        )
+
+    @cached_property
+    def _samples(self) -> list[Layout]:
+        return [self._sampled(number) for number in range(len(_UNITS))]
+
+    def _sampled(self, number: int) -> Layout:
+        """A layout of sizes that have as little as possible to do with each other."""
+        unit = _UNITS[number]
+        groups = []
+        for place, (kind, _) in enumerate(self._kinds):
+            times = (_TIMES[place] + 10 * number) if not self._alone else 1
+            if kind is GroupKind.CHUNKED_LOCAL and not self._alone:
+                times = math.prod(_TIMES[p] + 10 * number for p in range(len(self._kinds)))
+            groups.append(self._group(place, times * unit, 1000 * number + 97 + place, 7 + number))
+        return self._layout(groups, unit, 1)
+
+    def _group(self, place: int, size: int, window: int, chunk: int) -> Group:
+        kind, eagle = self._kinds[place]
+        return Group(
+            kind,
+            size,
+            window if kind is GroupKind.SLIDING_WINDOW else None,
+            eagle and self._flagged,
+            chunk * size if kind is GroupKind.CHUNKED_LOCAL else None,
+        )
+
+    def _layout(self, groups: Sequence[Group], unit: int, num_tokens: int) -> Layout:
+        return Layout(tuple(groups), num_tokens, self._use_eagle, unit)
+
+    # --- values
+
+    def natively(
+        self, chance: random.Random, sizes: Mapping[str, int], tries: int
+    ) -> Iterator[LookupEvidence]:
+        """What is wrong where real coordinators run, on sizes like these and on others."""
+        numbers = [n for n in numbers_in(self._function) if 2 < n < 200]
+        for _ in range(tries // 10):
+            layout = self._some_layout(chance, sizes, numbers)
+            if layout is None:
+                continue
+            lookup = self._subject.lookup(layout)
+            for _ in range(10):
+                most = chance.randint(
+                    max(0, layout.num_tokens - 3 * layout.alignment), layout.num_tokens - 1
+                )
+                policy = self._policy
+                space = space_of(layout, lookup, most, policy)
+                state = _some_blocks(chance, layout, most)
+                answer = replay(space, lookup, most, state)
+                found = judge_answer(layout, lookup, most, policy, state, answer)
+                if found is not None:
+                    yield found
+
+    def _some_layout(
+        self, chance: random.Random, sizes: Mapping[str, int], numbers: Sequence[int]
+    ) -> Layout | None:
+        def near(name: str, most: int, least: int = 1) -> int:
+            given = sizes.get(name, 0)
+            near = least <= given < _FAR and chance.random() < 0.5
+            return given if near else chance.randint(least, most)
+
+        unit = near("hash_block_size", 3)
+        times = [
+            1 if self._alone else max(1, near(f"block_size_{place}", 4 * unit) // unit)
+            for place in range(len(self._kinds))
+        ]
+        for place, (kind, _) in enumerate(self._kinds):
+            if kind is GroupKind.CHUNKED_LOCAL and not self._alone:
+                times[place] = math.lcm(*times)
+        groups = [
+            self._group(place, size, near(f"window_{place}", 4 * size + 1, 2), chance.randint(1, 3))
+            for place, size in enumerate(each * unit for each in times)
+        ]
+        if len(set(groups)) < len(groups):
+            return None  # groups that are alike are looked up together
+        layout = self._layout(groups, unit, 1)
+        segments = chance.randint(1, 5) + (
+            chance.choice(numbers) if numbers and chance.random() < 0.1 else 0
+        )
+        return replace(layout, num_tokens=segments * layout.alignment + chance.randint(0, 3 * unit))
+
+    def is_known(self, evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
+        """Whether the hit that is due is one that a known divergence of some group loses."""
+        layout = evidence.configuration
+        assert isinstance(layout, Layout)
+        return any(
+            each.spares(looked_up.shape, evidence.spec_hit // looked_up.group.block_size) is False
+            for looked_up in layout.looked_up
+            for each in DEPARTURES.get((looked_up.group.kind, looked_up.group.eagle), ())
+            if each in known
+        )
+
+    @property
+    def parts(self) -> Any:
+        """The target's modules."""
+        return self._subject.parts
+
+    @property
+    def real(self) -> tuple[Any, ...]:
+        """Real coordinators, each of other sizes."""
+        return self._real
+
+    @property
+    def samples(self) -> list[Layout]:
+        """Their layouts."""
+        return self._samples
+
+    @property
+    def kinds(self) -> Sequence[tuple[GroupKind, bool]]:
+        """The kinds."""
+        return self._kinds
+
+
+def _some_blocks(chance: random.Random, layout: Layout, most: int) -> frozenset[tuple[int, int]]:
+    """Blocks that are cached: those of some hit of each group, most, or any."""
+    density = chance.choice([0.0, 0.5, 0.8, 0.95, 1.0])
+    common = chance.random() < 0.5
+    boundary = chance.randint(0, most // layout.alignment + 1) * layout.alignment
+    state: set[tuple[int, int]] = set()
+    for number, each in enumerate(layout.looked_up):
+        size = each.group.block_size
+        every = range((most + 1) // size)
+        if not common:
+            boundary = chance.randint(0, most // layout.alignment + 1) * layout.alignment
+        run = set(required_run(each.shape, boundary // size)) if boundary else set()
+        more = {block for block in every if chance.random() < density}
+        state |= {(number, block) for block in (run | more).intersection(every)}
+    return frozenset(state)
+
+
+class _Lifted:
+    """A coordinator by its attributes, with symbols for sizes."""
+
+    def __init__(self, of: Coordinated, any_: AnyCoordinator) -> None:
+        self._of, self._any = of, any_
+        told = [_sizes(layout) for layout in of.samples]
+        self._symbols = {
+            tuple(each[name] for each in told): symbol
+            for name, symbol in any_.sizes.items()
+            if name != "num_tokens"
+        }
+        self._known: dict[tuple[int, ...], Any] = {}
+        parts = of.parts
+        base = attribute(parts.managers, "SingleTypeKVCacheManager")
+        self._open = (
+            attribute(parts.coordinators, "KVCacheCoordinator"),
+            base,
+            attribute(parts.interface, "KVCacheSpec"),
+            attribute(parts.interface, "KVCacheConfig"),
+            attribute(parts.interface, "KVCacheGroupSpec"),
+            attribute(parts.pools, "BlockPool"),
+        )
+        self._signatures = []
+        self._gives_length = []
+        for number, (kind, _) in enumerate(of.kinds):
+            function = attribute(parts.manager_class(kind), _FIND)
+            self._signatures.append(function)
+            self._gives_length.append(self._returns_length(number, function))
+        self.record: Record = self._lift(of.real)
+        managers = self.record.attributes["single_type_managers"]
+        for number, manager in enumerate(managers):
+            manager.attributes[_FIND] = any_.lookup(number, self._read)
+        self._managers = managers
+
+    def _returns_length(self, number: int, function: Callable[..., Any]) -> bool:
+        """Whether a group's lookup returns the length, too."""
+        coordinator = self._of.real[0]
+        values = {
+            "block_hashes": [],
+            "max_length": 0,
+            "kv_cache_group_ids": [0],
+            "block_pool": coordinator.block_pool,
+            "kv_cache_spec": coordinator.kv_cache_config.kv_cache_groups[number].kv_cache_spec,
+            "drop_eagle_block": False,
+            "use_eagle": False,
+            "alignment_tokens": self._of.samples[0].alignment,
+        }
+        keywords = spelled(function, arguments(function, values, _FIND))
+        return isinstance(function(**keywords)[-1], int)
+
+    def _read(self, machine: Machine, number: int, *given: Any, **named: Any) -> Asked:
+        """What a group's lookup is called with. Raises `Unsupported` unless it is of the group."""
+        function = self._signatures[number]
+        bound = inspect.signature(function).bind(*given, **named)
+        bound.apply_defaults()
+        told = dict(bound.arguments)
+        spec = self.record.attributes["kv_cache_config"].attributes["kv_cache_groups"]
+        own = spec.items[number].attributes["kv_cache_spec"]
+        ids, hashes = told.pop("kv_cache_group_ids"), told.pop("block_hashes")
+        if not isinstance(ids, Listing) or ids.items != [number]:
+            raise Unsupported("a lookup of other groups")
+        if told.pop("kv_cache_spec") is not own:
+            raise Unsupported("a lookup with the spec of another group")
+        if told.pop("block_pool") is not self.record.attributes["block_pool"]:
+            raise Unsupported("a lookup in another pool")
+        if not self._is_view(hashes, own):
+            raise Unsupported("a lookup with other hashes")
+        drops = machine.truth(told.pop("drop_eagle_block", told.pop("use_eagle", False)))
+        most, alignment = told.pop("max_length"), told.pop("alignment_tokens")
+        if any(value != 1 for value in told.values()):
+            raise Unsupported(f"a lookup with {', '.join(told)}")
+        return Asked(most, drops, alignment, self._gives_length[number])
+
+    def _is_view(self, hashes: Any, spec: Record) -> bool:
+        """Whether these are the request's hashes, or as many of the group's own blocks."""
+        if hashes is self._any.hashes:
+            return True
+        if (
+            not isinstance(hashes, Record)
+            or hashes.attributes.get("block_hashes") is not self._any.hashes
+        ):
+            return False
+        size = spec.attributes["block_size"]
+        scale = size // self._any.hash_block_size
+        return is_same(hashes.attributes.get("scale_factor"), scale)
+
+    def _lift(self, values: tuple[Any, ...]) -> Any:
+        first, *others = values
+        key = tuple(map(id, values))
+        if key in self._known:
+            return self._known[key]
+        if any(type(each) is not type(first) for each in others):
+            return Unknown("not the same in all coordinators")
+        if type(first) is int and values in self._symbols:
+            return self._symbols[values]
+        plain = first is None or type(first) in (bool, int, str)
+        if plain or callable(first) or isinstance(first, (Enum, ModuleType, type)):
+            same = all(each == first for each in others)
+            return first if same else Unknown("not the same in all coordinators")
+        made: Any
+        if isinstance(first, (list, tuple)):
+            if len({len(each) for each in values}) > 1:
+                return Unknown("not the same in all coordinators")
+            items = [self._lift(each) for each in zip(*values, strict=True)]
+            if isinstance(first, list):
+                made = Listing(items)
+            else:
+                items = [self._looking_up(each, items) for each in items]
+                made = type(first)(*items) if hasattr(first, "_fields") else tuple(items)
+        elif isinstance(first, (set, frozenset)):
+            small = range(16)
+            if any(each != first for each in others) or not first <= set(small):
+                return Unknown("not the same in all coordinators")
+            made = Marks([each in first for each in small])
+        else:
+            made = Record(type(first))
+            self._known[key] = made
+            if isinstance(first, self._open):
+                names = [name for name in vars(first) if all(name in vars(each) for each in others)]
+                for name in names:
+                    made.attributes[name] = self._lift(tuple(vars(each)[name] for each in values))
+        self._known[key] = made
+        return made
+
+    def _looking_up(self, item: Any, beside: Sequence[Any]) -> Any:
+        """A manager's class beside the ids of its groups, with its lookup."""
+        ids = next((each.items for each in beside if isinstance(each, Listing)), None)
+        if isinstance(item, type) and hasattr(item, _FIND) and ids:
+            number = ids[0]
+            if getattr(item, _FIND).__func__ is not self._signatures[number].__func__:
+                raise Unsupported(f"the lookup of {item.__name__}")
+            return Record(item, {_FIND: self._any.lookup(number, self._read)})
+        return item
+
+
+def _sizes(layout: Layout) -> dict[str, int]:
+    """The sizes of a layout by the names of `AnyCoordinator.sizes`."""
+    sizes = {"alignment": layout.alignment, "hash_block_size": layout.hash_block_size}
+    for number, group in enumerate(layout.groups):
+        told = {"block_size": group.block_size, "window": group.window, "chunk": group.chunk}
+        sizes |= {f"{name}_{number}": each for name, each in told.items() if each is not None}
+    return sizes
