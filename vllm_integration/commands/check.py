@@ -49,15 +49,8 @@ from hitproof.vllm_integration.targets.resolving import (
 from hitproof.vllm_integration.targets.target import Target
 
 
-class CheckFormat(StrEnum):
-    """How a judgement is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    GITHUB = "github"
-    SARIF = "sarif"
-    JUNIT = "junit"
-    MARKDOWN = "markdown"
+CheckFormat = StrEnum("CheckFormat", "TEXT JSON GITHUB SARIF JUNIT MARKDOWN")
+"""How a judgement is printed."""
 
 
 def check(

@@ -37,14 +37,8 @@ from hitproof.vllm_integration.targets.resolving import (
 )
 
 
-class DiffFormat(StrEnum):
-    """How a comparison is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    GITHUB = "github"
-    SARIF = "sarif"
+DiffFormat = StrEnum("DiffFormat", "TEXT JSON MARKDOWN GITHUB SARIF")
+"""How a comparison is printed."""
 
 
 def diff(

@@ -43,12 +43,8 @@ _NEWEST = "0.33.0"
 _LENGTHS = (1000, 4000, 16000)
 
 
-class DoctorFormat(StrEnum):
-    """How the answer is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    HTML = "html"
+DoctorFormat = StrEnum("DoctorFormat", "TEXT JSON HTML")
+"""How the answer is printed."""
 
 
 def doctor(

@@ -51,13 +51,8 @@ app = typer.Typer(
 )
 
 
-class FixFormat(StrEnum):
-    """How a fix is printed."""
-
-    TEXT = "text"
-    UPSTREAM = "upstream"
-    PATCH = "patch"
-    JSON = "json"
+FixFormat = StrEnum("FixFormat", "TEXT UPSTREAM PATCH JSON")
+"""How a fix is printed."""
 
 
 @app.command("list", cls=ConfiguredCommand, epilog=EXIT_CODES)

@@ -23,11 +23,8 @@ inconclusive: a timeout, a limit, a claim that could not be checked; 4 internal 
 hitproof."""
 
 
-class Format(StrEnum):
-    """How results are printed."""
-
-    TEXT = "text"
-    JSON = "json"
+Format = StrEnum("Format", "TEXT JSON")
+"""How results are printed."""
 
 
 @dataclass(frozen=True)

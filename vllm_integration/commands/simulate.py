@@ -52,13 +52,8 @@ _NEWEST = "0.33.0"
 _NAMES = ", ".join(model.name for model in MODELS)
 
 
-class SimulateFormat(StrEnum):
-    """How the answer is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
-    HTML = "html"
+SimulateFormat = StrEnum("SimulateFormat", "TEXT JSON CSV HTML")
+"""How the answer is printed."""
 
 
 def _print_schema(context: typer.Context, wanted: bool) -> None:

@@ -32,12 +32,8 @@ from hitproof.vllm_integration.targets.resolving import (
 from hitproof.vllm_integration.verdict import Verdict
 
 
-class SurveyFormat(StrEnum):
-    """How a survey is printed."""
-
-    MARKDOWN = "markdown"
-    BUGS = "bugs"
-    JSON = "json"
+SurveyFormat = StrEnum("SurveyFormat", "MARKDOWN BUGS JSON")
+"""How a survey is printed."""
 
 
 def survey(
