@@ -1,11 +1,13 @@
 """Scheduler histories on groups that start-up derives: the layers of models as they are served.
 
-Each history has the layers of one row of `_MODELS`, or a mix of layers of many sorts, sizes and
-numbers; some requests that reuse each other's prefixes, and memory for a few of them.
+Each history has the layers of one row of ``layer_models.toml``, or a mix of layers of many sorts,
+sizes and numbers; some requests that reuse each other's prefixes, and memory for a few of them.
 """
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Literal
 
@@ -44,129 +46,28 @@ class _Model:
     modules: int = 1
 
 
-_DRAFT = replace(_FULL, eagle=True)
-_HIDDEN = Layers(1, 40, "hidden states")
+def _group(name: str) -> Group:
+    """A group as ``layer_models.toml`` names it."""
+    kind, _, tokens = name.rpartition(" ")
+    match kind.removeprefix("draft "):
+        case "window":
+            return replace(_window(int(tokens)), eagle=kind.startswith("draft"))
+        case "chunks":
+            return _chunks(int(tokens))
+    draft = replace(_FULL, eagle=True)
+    return {"full": _FULL, "large": _LARGE, "state": _STATE, "draft": draft}[name]
 
 
-def _drafting(tokens: int) -> Group:
-    return replace(_window(tokens), eagle=True)
-
-
-_MODELS = (
-    # All of one sort; and of one kind with different heads.
-    _Model(((_FULL, Layers(4)),)),
-    _Model(((_FULL, Layers(2)),), unit=8),
-    _Model(((_FULL, Layers(3, 2)), (_FULL, Layers(2, 4)))),
-    _Model(((_window(40), Layers(3)),)),
-    # Windows beside full attention, in repeats and nearly as many.
-    _Model(((_FULL, Layers(2)), (_window(33), Layers(10)))),
-    _Model(((_FULL, Layers(4)), (_window(20), Layers(5)))),
-    _Model(((_FULL, Layers(2)), (_window(17), Layers(3)))),
-    _Model(((_window(24), Layers(4)), (_FULL, Layers(6)), (_window(48), Layers(2)))),
-    _Model(((_FULL, Layers(2)), (_chunks(32), Layers(6)))),
-    # Pages of different sizes: larger blocks, or padded pages.
-    _Model(((_FULL, Layers(2, 4)), (_window(33), Layers(4, 2)))),
-    _Model(((_FULL, Layers(2, 3)), (_window(33), Layers(4, 2)))),
-    _Model(((_window(30), Layers(2, 8)), (_FULL, Layers(2, 2)))),
-    # Recurrent states.
-    _Model(((_FULL, Layers(2)), (_STATE, Layers(6)))),
-    _Model(((_FULL, Layers(2, 3)), (_STATE, Layers(6, 2)))),
-    _Model(((_FULL, Layers(2)), (_STATE, Layers(4)), (_window(40), Layers(2)))),
-    # Draft layers, of the same size and others.
-    _Model(((_FULL, Layers(4)), (_DRAFT, Layers(1))), drafts=True),
-    _Model(((_FULL, Layers(4, 2)), (_DRAFT, Layers(1, 1))), drafts=True),
-    _Model(((_FULL, Layers(2)), (_window(33), Layers(4)), (_DRAFT, Layers(1))), drafts=True),
-    _Model(((_FULL, Layers(3)), (_STATE, Layers(9)), (_DRAFT, Layers(1))), drafts=True),
-    _Model(((_FULL, Layers(2)), (_STATE, Layers(6)), (_DRAFT, Layers(1, 4))), drafts=True),
-    # Latents, beside indexers of their own sizes, and beside windows that have none.
-    _Model(((_FULL, Layers(4, 4, "latents")),)),
-    _Model(((_FULL, Layers(4, 4, "latents")), (_FULL, Layers(4, 1, "latents"))), "blocks"),
-    _Model(
-        (
-            (_FULL, Layers(4, 4, "latents")),
-            (_FULL, Layers(4, 1, "latents")),
-            (_window(33), Layers(6, 2, "latents")),
-        ),
-        "blocks",
-    ),
-    _Model(((_FULL, Layers(4, 2, "latents")), (_window(33), Layers(1, 3)))),
-    # Mixed pages side by side in each block.
-    _Model(((_FULL, Layers(2, 4)), (_window(33), Layers(4, 2))), "blocks"),
-    _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_STATE, Layers(6, 2))), "blocks"),
-    _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_window(33), Layers(4, 2))), "blocks"),
-    _Model(((_FULL, Layers(4, 4)), (_STATE, Layers(7, 3)), (_window(40), Layers(3, 1))), "blocks"),
-    _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_window(33), Layers(5, 2))), "blocks"),
-    _Model(((_FULL, Layers(3)), (_window(9), Layers(3, 4)), (_window(9), Layers(6, 8))), "blocks"),
-    _Model(((_FULL, Layers(4)), (_window(9), Layers(4, 4)), (_window(9), Layers(4, 2))), "blocks"),
-    _Model(((_FULL, Layers(3, 4)), (_FULL, Layers(1, 1)), (_window(24), Layers(4, 2))), "blocks"),
-    _Model(((_FULL, Layers(1, 4)), (_FULL, Layers(1, 1)), (_window(24), Layers(3, 2))), "blocks"),
-    # Hidden states that a connector hands out.
-    _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(1, 1, "hidden states")))),
-    _Model(
-        ((_FULL, Layers(2, 2)), (_window(33), Layers(4, 2)), (_FULL, Layers(1, 5, "hidden states")))
-    ),
-    _Model(((_FULL, Layers(2)), (_window(33), Layers(4)), (_FULL, Layers(1, 40, "hidden states")))),
-    # Several ranks, and windows kept whole.
-    _Model(((_FULL, Layers(4)), (_window(33), Layers(4))), ranks=2),
-    _Model(((_FULL, Layers(5)), (_STATE, Layers(10))), ranks=2),
-    _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(4, 2))), ranks=2),
-    _Model(((_FULL, Layers(2)), (_window(33), Layers(4))), hybrid=False),
-    _Model(((_FULL, Layers(2)), (_chunks(32), Layers(2)), (_window(33), Layers(1))), hybrid=False),
-    _Model(((_LARGE, Layers(2)), (_window(33), Layers(4))), hybrid=False),
-    # Pages that are padded, by little and by much, and blocks that are aligned.
-    _Model(((_FULL, Layers(2, padding=64)), (_window(33), Layers(4, padding=64))), hybrid=False),
-    _Model(((_LARGE, Layers(2)), (_window(33), Layers(4, padding=64))), hybrid=False),
-    _Model(((_LARGE, Layers(2)), (_window(33), Layers(4, padding=4096))), hybrid=False),
-    _Model(((_FULL, Layers(3, alignment=96)),)),
-    _Model(((_FULL, Layers(2, 2, alignment=384)), (_FULL, Layers(2, 3, alignment=640)))),
-    _Model(((_FULL, Layers(2, 4, alignment=96)), (_window(33), Layers(3, 2))), "blocks"),
-    _Model(((_FULL, Layers(2, 4, alignment=96)), (_FULL, Layers(2, alignment=80))), "blocks"),
-    # Padded pages beside hidden states, of two sizes; a unit that fits some blocks.
-    _Model(((_FULL, Layers(2, 3)), (_window(33), Layers(4, 4)), (_FULL, _HIDDEN))),
-    _Model(
-        (
-            (_FULL, Layers(2)),
-            (_window(33), Layers(4)),
-            (_FULL, _HIDDEN),
-            (_FULL, replace(_HIDDEN, size=20)),
+def _models() -> Iterator[_Model]:
+    path = Path(__file__).with_name("layer_models.toml")
+    for row in tomllib.loads(path.read_text(encoding="utf-8"))["models"]:
+        sorts = tuple(
+            (_group(name), Layers(count, **dict(*more))) for name, count, *more in row.pop("sorts")
         )
-    ),
-    _Model(((_LARGE, Layers(2)), (_window(33), Layers(2, 2))), unit=32),
-    _Model(
-        (
-            (_FULL, Layers(2, padding=64)),
-            (_window(33), Layers(4, padding=64)),
-            (_FULL, replace(_HIDDEN, size=80)),
-        )
-    ),
-    # One layer alone; a unit that nothing is hashed by; windows alone, of which none is kept whole.
-    _Model(((_FULL, Layers(1)),)),
-    _Model(((_FULL, Layers(2)),), unit=8, caching=False),
-    _Model(((_window(33), Layers(2)), (_window(48), Layers(4))), hybrid=False),
-    # Pages of several sizes side by side, where each layer has its own memory.
-    _Model(((_FULL, Layers(4, 4, "latents")), (_window(33), Layers(6, 2, "latents")))),
-    _Model(
-        (
-            (_FULL, Layers(4, 4, "latents")),
-            (_FULL, Layers(4, 1, "latents")),
-            (_window(33), Layers(6, 2, "latents")),
-        )
-    ),
-    # Windows that draft, alone and in the group of others, for one module and for several.
-    _Model(((_FULL, Layers(2)), (_window(33), Layers(4)), (_drafting(33), Layers(1))), drafts=True),
-    _Model(
-        ((_FULL, Layers(2)), (_window(33), Layers(4)), (_drafting(33), Layers(2))),
-        drafts=True,
-        modules=2,
-    ),
-    _Model(((_FULL, Layers(3)), (_drafting(20), Layers(3))), drafts=True, modules=3),
-    _Model(
-        ((_FULL, Layers(2)), (_window(17), Layers(2)), (_drafting(40), Layers(2))),
-        drafts=True,
-        modules=2,
-    ),
-)
+        yield _Model(sorts, **row)
 
+
+_MODELS = tuple(_models())
 NUM_MODELS = len(_MODELS)
 
 _SIZES = (1, 2, 2, 3, 4, 4, 6, 8)
