@@ -1,6 +1,9 @@
 """The group layouts of real models, and their groups as configurations."""
 
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from hitproof.conformance.scope.configurations import Configuration, is_possible
 from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
@@ -70,68 +73,18 @@ class Model:
         return tuple(found) if all(map(is_possible, found)) else ()
 
 
-def _full(block_size: int, eagle: bool = False) -> Group:
-    return Group(GroupKind.FULL_ATTENTION, block_size, None, eagle)
+def _models() -> Iterator[Model]:
+    """The rows of ``models.toml``."""
+    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    for row in rows["models"]:
+        groups = tuple(
+            Group(**each | {"kind": GroupKind(each["kind"])})
+            for each in row["groups"]
+            for _ in range(each.pop("times", 1))
+        )
+        origin = row["origin"].replace("$planner", rows["planner"])
+        yield Model(row["name"], groups, row["hash_block_size"], origin)
 
 
-def _sliding(block_size: int, window: int, eagle: bool = False) -> Group:
-    return Group(GroupKind.SLIDING_WINDOW, block_size, window, eagle)
-
-
-_PLANNER = "the layers of its published configuration, grouped by vLLM 0.33.0's own planner"
-
-MODELS = (
-    Model(
-        "Llama-3-like",
-        (_full(16),),
-        16,
-        "Meta-Llama-3-8B: 32 layers of full attention, which are one group; "
-        "vLLM's default block size",
-    ),
-    Model(
-        "Mistral-7B-v0.1-like",
-        (_sliding(16, 4096),),
-        16,
-        "Mistral-7B-v0.1: 32 layers that all see a window of 4096 tokens (sliding_window of its "
-        "configuration), which are one group; vLLM's default block size",
-    ),
-    Model("Gemma-3-like", (_full(16), *(_sliding(16, 1024),) * 6), 16, _PLANNER),
-    Model(
-        "Gemma-4-like",
-        (_full(32), *(_sliding(16, 1024),) * 5),
-        16,
-        f"{_PLANNER}; the block sizes differ because the two kinds have pages of different sizes",
-    ),
-    Model(
-        "gpt-oss-like",
-        (_full(16, eagle=True), _sliding(16, 128)),
-        16,
-        f"{_PLANNER}; an EAGLE3 draft layer joins the full group",
-    ),
-    Model(
-        "DeepSeek-V4-like",
-        (
-            _full(256),
-            _sliding(64, 128, eagle=True),
-            _sliding(64, 128),
-            _sliding(4, 8),
-            _sliding(8, 128),
-        ),
-        4,
-        f"{_PLANNER}; latent attention counts as full, compressor states as windows, and the MTP "
-        "layer sits in one of the groups of 64",
-    ),
-    Model(
-        "Llama-4-Scout-like",
-        (_full(16), *(Group(GroupKind.CHUNKED_LOCAL, 16, chunk=8192),) * 3),
-        16,
-        _PLANNER,
-    ),
-    Model(
-        "Qwen3-Next-like",
-        (_full(544, eagle=True), *(Group(GroupKind.MAMBA, 544),) * 3),
-        544,
-        f"{_PLANNER}; the MTP layer joins the full group",
-    ),
-)
+MODELS = tuple(_models())
 """Real models; EAGLE/MTP flags as their draft layers join the groups."""

@@ -1,11 +1,13 @@
 """Policies: what releases may differ in, as named parameters of the spec with their values.
 
-This is the only place that lists release ranges of policies. `hitproof policies` prints it, and a
-test compares it with how real releases behave.
+Only ``policies.toml`` lists release ranges of policies. `hitproof policies` prints it, and a test
+compares it with how real releases behave.
 """
 
+import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
@@ -96,78 +98,25 @@ class Policy:
     best: StrEnum | None = None
 
 
+_VALUES: dict[str, type[StrEnum]] = {
+    "lookahead_horizon": LookaheadHorizon,
+    "eagle_groups": EagleGroups,
+    "hit_granularity": HitGranularity,
+    "fine_tail": FineTail,
+    "sparse_retention": SparseRetention,
+    "junctions": Junctions,
+    "default_retention": DefaultRetention,
+}
+_ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
 POLICIES: dict[str, Policy] = {
-    policy.name: policy
-    for policy in (
-        Policy(
-            name="lookahead_horizon",
-            sentence="How far past the hit a lookup with several groups may peek for the "
-            "lookahead block.",
-            symbols=("HybridKVCacheCoordinator.find_longest_cache_hit",),
-            eras=(
-                Era(LookaheadHorizon.CANDIDATE, "<0.20"),
-                Era(LookaheadHorizon.CAPPED, ">=0.20,<0.32"),
-                Era(LookaheadHorizon.HASHED, ">=0.32"),
-            ),
-            best=LookaheadHorizon.HASHED,
-        ),
-        Policy(
-            name="eagle_groups",
-            sentence="Which groups match and drop a lookahead block.",
-            symbols=("KVCacheGroupSpec.is_eagle_group", "KVCacheCoordinator.eagle_group_ids"),
-            eras=(Era(EagleGroups.ALL, "<0.20"), Era(EagleGroups.FLAGGED, ">=0.20")),
-            best=EagleGroups.FLAGGED,
-        ),
-        Policy(
-            name="hit_granularity",
-            sentence="Where hits may end.",
-            symbols=("partial_hash_hits_enabled", "HybridKVCacheCoordinator"),
-            eras=(Era(HitGranularity.ALIGNED, "<0.26"), Era(HitGranularity.FINE, ">=0.26")),
-            best=HitGranularity.FINE,
-        ),
-        Policy(
-            name="fine_tail",
-            sentence="For whose hit the end of a prompt is kept when it lies inside a block.",
-            symbols=(
-                "FullAttentionManager._cache_partial_tail_block",
-                "MambaManager._cache_partial_tail_block",
-            ),
-            eras=(
-                Era(FineTail.NONE, "<0.26"),
-                Era(FineTail.EXTENSION, ">=0.26,<0.32"),
-                Era(FineTail.RESEND, ">=0.32"),
-            ),
-        ),
-        Policy(
-            name="sparse_retention",
-            sentence="Which kinds of groups a retention interval thins out.",
-            symbols=(
-                "SlidingWindowManager.reachable_block_mask",
-                "MambaManager.reachable_block_mask",
-            ),
-            eras=(
-                Era(SparseRetention.NONE, "<0.23"),
-                Era(SparseRetention.WINDOWS, ">=0.23,<0.24"),
-                Era(SparseRetention.WINDOWS_AND_STATES, ">=0.24"),
-            ),
-        ),
-        Policy(
-            name="junctions",
-            sentence="Whether a prefix seen to be shared is kept under sparse retention.",
-            symbols=("Request.shared_prefix_boundary", "KVCacheManager.get_computed_blocks"),
-            eras=(Era(Junctions.DROPPED, "<0.26"), Era(Junctions.KEPT, ">=0.26")),
-            best=Junctions.KEPT,
-        ),
-        Policy(
-            name="default_retention",
-            sentence="What is retained when the user sets nothing.",
-            symbols=(
-                "CacheConfig.prefix_cache_retention_interval",
-                "VLLM_PREFIX_CACHE_RETENTION_INTERVAL",
-            ),
-            eras=(Era(DefaultRetention.DENSE, "<0.29"), Era(DefaultRetention.LATEST, ">=0.29")),
-            best=DefaultRetention.DENSE,
-        ),
+    name: Policy(
+        name,
+        _ROWS[name]["sentence"],
+        tuple(_ROWS[name]["symbols"]),
+        tuple(Era(values(era["value"]), era["releases"]) for era in _ROWS[name]["eras"]),
+        values(_ROWS[name]["best"]) if "best" in _ROWS[name] else None,
     )
+    for name, values in _VALUES.items()
 }
 """Every policy, by name."""

@@ -48,7 +48,6 @@ from hitproof.vllm_integration.targets.resolving import (
 )
 from hitproof.vllm_integration.targets.target import Target
 
-
 CheckFormat = StrEnum("CheckFormat", "TEXT JSON GITHUB SARIF JUNIT MARKDOWN")
 """How a judgement is printed."""
 

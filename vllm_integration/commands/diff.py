@@ -36,7 +36,6 @@ from hitproof.vllm_integration.targets.resolving import (
     resolve,
 )
 
-
 DiffFormat = StrEnum("DiffFormat", "TEXT JSON MARKDOWN GITHUB SARIF")
 """How a comparison is printed."""
 

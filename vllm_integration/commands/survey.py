@@ -31,7 +31,6 @@ from hitproof.vllm_integration.targets.resolving import (
 )
 from hitproof.vllm_integration.verdict import Verdict
 
-
 SurveyFormat = StrEnum("SurveyFormat", "MARKDOWN BUGS JSON")
 """How a survey is printed."""
 
