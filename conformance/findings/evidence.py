@@ -7,7 +7,7 @@ does not need with the values of `_UNUSED`, and ``type`` says which kind it is.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from hitproof.conformance.findings.signatures import Signature
@@ -40,23 +40,22 @@ class Evidence(ABC):
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
-        kind = _JSON[type(self)]
-        own = {key.key: key.write(getattr(self, name)) for name, key in kind.keys.items()}
+        own = {key.key: key.write(getattr(self, name)) for name, key in _own(type(self)).items()}
         return {
-            "type": kind.name,
+            "type": _NAMES[type(self)],
             "signature": self.signature.as_json(),
             "configuration": self.configuration.as_json(),
             "spec": self.spec,
             "actual": self.actual,
             **_UNUSED,
-            **kind.marks,
+            **_MARKS.get(type(self), {}),
             **own,
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Evidence":
         """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
-        fields = {
+        shared = {
             "signature": Signature.from_json(data["signature"]),
             "configuration": judged_from_json(data["configuration"]),
             "spec": data["spec"],
@@ -64,15 +63,14 @@ class Evidence(ABC):
         }
         values = {**_UNUSED, **data}
         of = _BY_NAME[data["type"]]
-        own = {key.key for key in _JSON[of].keys.values()}
-        if unknown := values.keys() - _UNUSED.keys() - fields.keys() - own - {"type"}:
+        own = _own(of)
+        keys = {key.key for key in own.values()}
+        if unknown := values.keys() - _UNUSED.keys() - shared.keys() - keys - {"type"}:
             raise TypeError(f"evidence has no {', '.join(sorted(unknown))}")
         several = issubclass(of, LookupEvidence | TierMaskEvidence)
-        if isinstance(fields["configuration"], Layout) and not several:
-            raise TypeError(f"{_JSON[of].name} evidence is of one group")
-        return of(
-            **fields, **{name: key.read(values[key.key]) for name, key in _JSON[of].keys.items()}
-        )
+        if isinstance(shared["configuration"], Layout) and not several:
+            raise TypeError(f"{_NAMES[of]} evidence is of one group")
+        return of(**shared, **{name: key.read(values[key.key]) for name, key in own.items()})
 
     @property
     def size(self) -> tuple[Any, ...]:
@@ -382,15 +380,6 @@ class _Key:
     read: Callable[[Any], Any] = lambda value: value
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """The JSON of a kind of evidence: its name, its fields' keys, and what it always has."""
-
-    name: str
-    keys: Mapping[str, _Key]
-    marks: Mapping[str, Any] = field(default_factory=dict)
-
-
 def _only(values: Iterable[_T]) -> _T:
     (value,) = values
     return value
@@ -421,71 +410,51 @@ def _history(data: Any) -> History:
     return read_history(json.dumps(data))
 
 
-_MAX_LENGTH, _SPEC_HIT, _ACTUAL_HIT = _Key("max_length"), _Key("spec_hit"), _Key("actual_hit")
-_BLOCK, _RETENTION, _SHARED = _Key("block"), _Key("retention"), _Key("shared")
-_SETS = _Key("cached", lambda sets: [*map(sorted, sets)], lambda sets: (*map(frozenset, sets),))
 _BLOCKS = _Key("cached", lambda blocks: [sorted(blocks)], lambda sets: frozenset(_only(sets)))
-_CHUNKS, _STEPS, _PICTURE = (_Key(key, read=tuple) for key in ("chunks", "steps", "picture"))
-_NUM_TOKENS = _Key("chunks", lambda count: (count,), _only)
-_PROMPTS = _Key("prompts", lambda prompts: (*map(_prompt, prompts),), _prompts)
-
-_HITS = {"max_length": _MAX_LENGTH, "spec_hit": _SPEC_HIT, "actual_hit": _ACTUAL_HIT}
-_JSON: Mapping[type[Evidence], _Kind] = {
-    LookupEvidence: _Kind("lookup", {"cached": _SETS, **_HITS}),
-    ConnectorEvidence: _Kind(
-        "connector lookup", {"cached": _SETS, **_HITS}, {"for_connector": True}
+_KEYS = {
+    "cached": _Key(
+        "cached", lambda sets: [*map(sorted, sets)], lambda sets: (*map(frozenset, sets),)
     ),
-    AgreementEvidence: _Kind(
-        "agreement",
-        {
-            "cached": _SETS,
-            **_HITS,
-            "history": _Key("history", history_as_json, _history),
-            "or_more": _Key("or_more"),
-        },
-    ),
-    FineLookupEvidence: _Kind("fine-grained lookup", {"entered": _BLOCKS, **_HITS}, {"fine": True}),
-    MaskEvidence: _Kind("mask", {"chunks": _CHUNKS, "registered": _BLOCKS, "block": _BLOCK}),
-    RetentionEvidence: _Kind(
-        "retention",
-        {
-            "num_tokens": _NUM_TOKENS,
-            "interval": _RETENTION,
-            "registered": _BLOCKS,
-            "block": _BLOCK,
-            "decisive_hit": _SPEC_HIT,
-        },
-    ),
-    SharedPrefixEvidence: _Kind(
-        "shared prefix",
-        {
-            "num_tokens": _NUM_TOKENS,
-            "shared": _SHARED,
-            "interval": _RETENTION,
-            "spec_hit": _SPEC_HIT,
-            "actual_hit": _ACTUAL_HIT,
-        },
-    ),
-    TierLookupEvidence: _Kind("tier lookup", {"cached": _SETS, **_HITS}),
-    TierLocalEvidence: _Kind(
-        "tier lookup past a local hit", {"cached": _SETS, **_HITS, "local": _Key("local")}
-    ),
-    TierMaskEvidence: _Kind(
-        "tier mask",
-        {
-            "mask": _Key("mask"),
-            "start": _Key("start"),
-            "end": _Key("end"),
-            "group": _Key("group"),
-            "marked": _BLOCKS,
-            "block": _BLOCK,
-        },
-    ),
-    PoolEvidence: _Kind("pool", {"steps": _STEPS, "picture": _PICTURE}),
-    AdmissionEvidence: _Kind("admission", {"steps": _STEPS}),
-    HashEvidence: _Kind("hashes", {"steps": _STEPS, "prompts": _PROMPTS}),
+    "entered": _BLOCKS,
+    "registered": _BLOCKS,
+    "marked": _BLOCKS,
+    "num_tokens": _Key("chunks", lambda count: (count,), _only),
+    "interval": _Key("retention"),
+    "decisive_hit": _Key("spec_hit"),
+    "prompts": _Key("prompts", lambda prompts: (*map(_prompt, prompts),), _prompts),
+    "history": _Key("history", history_as_json, _history),
+    **{name: _Key(name, read=tuple) for name in ("chunks", "steps", "picture")},
 }
-_BY_NAME = {kind.name: each for each, kind in _JSON.items()}
+"""The fields that JSON has under another name, or in another form."""
+
+_NAMES: Mapping[type[Evidence], str] = {
+    LookupEvidence: "lookup",
+    ConnectorEvidence: "connector lookup",
+    AgreementEvidence: "agreement",
+    FineLookupEvidence: "fine-grained lookup",
+    MaskEvidence: "mask",
+    RetentionEvidence: "retention",
+    SharedPrefixEvidence: "shared prefix",
+    TierLookupEvidence: "tier lookup",
+    TierLocalEvidence: "tier lookup past a local hit",
+    TierMaskEvidence: "tier mask",
+    PoolEvidence: "pool",
+    AdmissionEvidence: "admission",
+    HashEvidence: "hashes",
+}
+_BY_NAME = {name: of for of, name in _NAMES.items()}
+_MARKS: Mapping[type[Evidence], Mapping[str, Any]] = {
+    ConnectorEvidence: {"for_connector": True},
+    FineLookupEvidence: {"fine": True},
+}
+"""What the JSON of a kind always has."""
+
+
+def _own(of: type[Evidence]) -> dict[str, _Key]:
+    """The keys of the fields that a kind has beside those of all evidence."""
+    shared = {each.name for each in fields(Evidence)}
+    names = (each.name for each in fields(of) if each.name not in shared)
+    return {name: _KEYS.get(name, _Key(name)) for name in names}
 
 
 def _tier(judged: Configuration | Layout) -> str:
