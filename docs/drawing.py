@@ -5,7 +5,7 @@ from html import escape
 
 from hitproof.conformance.explain.explanation import Cache, Explanation, Question
 from hitproof.conformance.findings.strip_svg import inline_svg
-from hitproof.conformance.findings.strips import Figure
+from hitproof.conformance.findings.strips import Figure, Row, figure
 from hitproof.conformance.scope.configurations import LookedUp
 from hitproof.conformance.scope.layouts import Layout, hash_unit
 from hitproof.spec.groups import Group
@@ -58,6 +58,11 @@ def strips(explanation: Explanation, most: int = 2 * WIDE) -> tuple[Figure, ...]
     return tuple(
         Figure(caption(each.looked_up), each.strip(each.cut(most))) for each in explanation.groups
     )
+
+
+def drawn(looked_up: LookedUp, blocks: range, *rows: Row) -> Figure:
+    """Rows of groups that are looked up together, under what `caption` says."""
+    return figure(blocks, looked_up.shape.segment, *rows, caption=caption(looked_up))
 
 
 def caption(looked_up: LookedUp) -> str:

@@ -5,7 +5,7 @@ from html import escape
 from docs.drawing import Picture, explained, strips
 from hitproof.conformance.explain.explanation import Explanation
 from hitproof.conformance.explain.reasons import Reason, blocks_in_words
-from hitproof.conformance.findings.strips import Figure, Row, Strip, marks, numbers
+from hitproof.conformance.findings.strips import Figure, Row, figure, marks
 from hitproof.spec.attention import attends, tail_blocks
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import Group, GroupKind
@@ -28,9 +28,9 @@ def the_example() -> Explanation:
 def told(explanation: Explanation) -> str:
     """An explanation as HTML: its answer, its reasons, each set of groups with its strip."""
     parts = [f'<p class="answer">{escape(answer(explanation))}</p>', _reasons(explanation.reasons)]
-    for each, figure in zip(explanation.groups, strips(explanation, 48), strict=True):
-        parts.append(f"<h2>{escape(name(each).capitalize())}: {escape(figure.caption)}</h2>")
-        parts.append(Picture(figure.caption, (Figure("", figure.strip),)).html(with_caption=False))
+    for each, drawn in zip(explanation.groups, strips(explanation, 48), strict=True):
+        parts.append(f"<h2>{escape(name(each).capitalize())}: {escape(drawn.caption)}</h2>")
+        parts.append(Picture(drawn.caption, (Figure("", drawn.strip),)).html(with_caption=False))
         parts.append(_reasons(each.reasons))
     return "\n".join(parts)
 
@@ -54,7 +54,6 @@ def window_reach(window: int, block_size: int, boundary: int) -> str:
     held = {k // block_size for k in seen if k < end}
     cells = {k: "t" if k // block_size in held and k < end else "." for k in tokens}
     rows = (
-        Row("token", numbers(tokens)),
         Row("it sees", marks(tokens, seen)),
         Row("of block", {k: str(k // block_size) for k in tokens}),
         Row("tail", cells, end),
@@ -64,14 +63,14 @@ def window_reach(window: int, block_size: int, boundary: int) -> str:
         f"tokens before it, which lie in {blocks_in_words(len(held))}, the tail."
     )
     assert len(held) == tail
-    return Picture(caption, (Figure("", Strip(rows, tokens, block_size)),)).html()
+    return Picture(caption, (figure(tokens, block_size, *rows, label="token"),)).html()
 
 
 def draft_entries(block_size: int, matched: int) -> str:
     """Which entries of a draft layer the matched hashes settle, without and with one more block."""
     tokens = range((matched + 1) * block_size)
     end = matched * block_size
-    rows = [Row("token", numbers(tokens))]
+    rows = []
     for label, blocks in (("matched", matched), ("and dropped", matched + 1)):
         agreed = int(covered_tokens(blocks - 1, block_size))
         settled = {k for k in tokens if k < end and is_determined(k, 1, agreed)}
@@ -81,4 +80,4 @@ def draft_entries(block_size: int, matched: int) -> str:
         f"{end}. The {matched} matched blocks leave it open; a block more, matched and dropped, "
         "settles it."
     )
-    return Picture(caption, (Figure("", Strip(tuple(rows), tokens, block_size)),)).html()
+    return Picture(caption, (figure(tokens, block_size, *rows, label="token"),)).html()

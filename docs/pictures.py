@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from docs import pool_pictures
-from docs.drawing import WIDE, Picture, explained, strips
+from docs.drawing import WIDE, Picture, caption, drawn, explained, strips
 from hitproof.conformance.findings.figures import mask_figure, tier_mask_figure
-from hitproof.conformance.findings.strips import Figure, Row, Strip, marks, numbers, roles
+from hitproof.conformance.findings.strips import Figure, Row, figure, hit_row, marks
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.connector import longest_local_prefix
@@ -104,13 +104,8 @@ def _local_prefix(states: set[int]) -> tuple[int, int, tuple[Figure, ...]]:
     for looked_up, held in zip(layout.looked_up, cached, strict=True):
         blocks, size = range(4), looked_up.group.block_size
         ends = (("hit", hit // size), ("local prefix", prefix // size))
-        rows = (
-            Row("block", numbers(blocks)),
-            Row("cached", marks(blocks, held)),
-            *(Row(label, roles(looked_up, blocks, end), end) for label, end in ends),
-        )
-        said = f"{looked_up.group.kind.replace('_', ' ')}, block size {size}"
-        figures.append(Figure(said, Strip(rows, blocks, looked_up.shape.segment)))
+        rows = (hit_row(label, looked_up, blocks, end) for label, end in ends)
+        figures.append(drawn(looked_up, blocks, Row("cached", marks(blocks, held)), *rows))
     return hit, prefix, tuple(figures)
 
 
@@ -194,14 +189,8 @@ def _tier_hit() -> Picture:
     for looked_up, held, here in zip(layout.looked_up, stored, local, strict=True):
         size = looked_up.group.block_size
         blocks, end = range(32 // size), hit // size
-        rows = (
-            Row("block", numbers(blocks)),
-            Row("stored", marks(blocks, held)),
-            Row("local", marks(blocks, here)),
-            Row("hit", roles(looked_up, blocks, end), end),
-        )
-        said = f"{looked_up.group.kind.replace('_', ' ')}, block size {size}"
-        figures.append(Figure(said, Strip(rows, blocks, looked_up.shape.segment)))
+        had = Row("stored", marks(blocks, held)), Row("local", marks(blocks, here))
+        figures.append(drawn(looked_up, blocks, *had, hit_row("hit", looked_up, blocks, end)))
     return Picture(
         f"One block is local, the others are stored: together they serve {hit} tokens.",
         tuple(figures),
@@ -225,11 +214,10 @@ def _loaded() -> Picture:
         rows = (
             strip.rows[0],
             Row("local", marks(range(end + 1), here)),
-            Row("hit needs", roles(looked_up, range(end + 1), end), end),
+            hit_row("hit needs", looked_up, range(end + 1), end),
             strip.rows[2],
         )
-        said = f"{looked_up.group.kind.replace('_', ' ')}, block size {size}"
-        figures.append(Figure(said, replace(strip, rows=rows)))
+        figures.append(Figure(caption(looked_up), replace(strip, rows=rows)))
     return Picture(
         "A hit of 24 tokens, EAGLE in the window, the first block of full attention local: the "
         "rest of what is read is loaded, and not the lookahead block, which was matched only.",
@@ -244,20 +232,9 @@ def _retained(**rows: int) -> tuple[Figure, ...]:
     blocks = range(judged.num_blocks)
     ends = {label.replace("_", " "): tokens // 2 for label, tokens in rows.items()}
     kept = {b for b in blocks if in_retained_mask(looked_up.shape, b, list(ends.values()))}
-    return (
-        Figure(
-            "",
-            Strip(
-                (
-                    Row("block", numbers(blocks)),
-                    *(Row(name, roles(looked_up, blocks, end), end) for name, end in ends.items()),
-                    Row("registered", marks(blocks, kept)),
-                ),
-                blocks,
-                looked_up.shape.segment,
-            ),
-        ),
-    )
+    needs = (hit_row(name, looked_up, blocks, end) for name, end in ends.items())
+    registered = Row("registered", marks(blocks, kept))
+    return (figure(blocks, looked_up.shape.segment, *needs, registered),)
 
 
 def _resends() -> Picture:
@@ -276,12 +253,12 @@ def _siblings() -> Picture:
     blocks = range(judged.num_blocks)
     kept = {b for b in blocks if in_retained_mask(shape, b, [0], interval)}
     edges = sorted({int(sibling_boundary(shape, block, interval)) for block in blocks})
-    needs = [Row(f"hit of {2 * end}", roles(looked_up, blocks, end), end) for end in edges]
-    rows = (Row("block", numbers(blocks)), *needs, Row("registered", marks(blocks, kept)))
+    needs = (hit_row(f"hit of {2 * end}", looked_up, blocks, end) for end in edges)
+    registered = Row("registered", marks(blocks, kept))
     return Picture(
         "An interval of 16 tokens: a sibling is served any multiple of 16, and what those hits "
         "need is registered; of the boundary at 8 and that at 24 it is not.",
-        (Figure("", Strip(rows, blocks, shape.segment)),),
+        (figure(blocks, shape.segment, *needs, registered),),
     )
 
 
@@ -303,7 +280,7 @@ def _only_promised() -> Picture:
     )
 
 
-def _agreement(caption: str, replays: tuple[int, ...], interval: int | None) -> Picture:
+def _agreement(said: str, replays: tuple[int, ...], interval: int | None) -> Picture:
     """All of a prompt of 32 tokens is computed; the run of a hit of 32 is evicted, then."""
     judged = single_group(GroupKind.SLIDING_WINDOW, 2, 4, 6, False, WIDE)
     (looked_up,) = judged.looked_up
@@ -323,13 +300,12 @@ def _agreement(caption: str, replays: tuple[int, ...], interval: int | None) -> 
 
     hits = hit(set(blocks) - gone), hit(kept - gone)
     rows = (
-        Row("block", numbers(blocks)),
         Row("registered", marks(blocks, kept)),
         Row("evicted", marks(blocks, gone)),
-        Row("dense hit", roles(looked_up, blocks, hits[0] // 2), hits[0] // 2),
-        Row("hit", roles(looked_up, blocks, hits[1] // 2), hits[1] // 2),
+        hit_row("dense hit", looked_up, blocks, hits[0] // 2),
+        hit_row("hit", looked_up, blocks, hits[1] // 2),
     )
-    return Picture(caption.format(*hits), (Figure("", Strip(rows, blocks, shape.segment)),))
+    return Picture(said.format(*hits), (figure(blocks, shape.segment, *rows),))
 
 
 def _agree_densely() -> Picture:
@@ -371,13 +347,12 @@ def _fine() -> Picture:
         size = group.block_size // unit
         held = {i for i in units if is_held(group.kind, i, size, tokens // unit, has)}
         rows = (
-            Row("hash unit", numbers(units)),
             Row("of block", {i: str(block_of(i, size)) for i in units}),
             Row("entered at", marks(units, entered[index])),
             Row("vouched for", marks(units, held), found // unit),
         )
         said = f"{group.kind.replace('_', ' ')}, blocks of 8 tokens, hash units of 2"
-        figures.append(Figure(said, Strip(rows, units, group.block_size // unit)))
+        figures.append(figure(units, size, *rows, caption=said, label="hash unit"))
     return Picture(
         f"The longest hit is one of {found} tokens, inside block 2 of both groups: full attention "
         "is entered there or later in each block, Mamba has the state as of exactly that token.",
@@ -388,25 +363,19 @@ def _fine() -> Picture:
 def _determined() -> Picture:
     tokens, size = range(8), 4
     vouched = int(covered_tokens(1, size))
-    rows = (
-        Row("token", numbers(tokens)),
-        *(
-            Row(
-                label,
-                marks(tokens, {k for k in tokens if is_determined(k, lookahead, agreed)}),
-                vouched,
-            )
-            for label, lookahead, agreed in (
-                ("target", 0, vouched),
-                ("draft", 1, vouched),
-                ("draft+block", 1, int(covered_tokens(2, size))),
-            )
-        ),
+    layers = (
+        ("target", 0, vouched),
+        ("draft", 1, vouched),
+        ("draft+block", 1, int(covered_tokens(2, size))),
     )
+    rows = []
+    for label, lookahead, agreed in layers:
+        settled = {k for k in tokens if is_determined(k, lookahead, agreed)}
+        rows.append(Row(label, marks(tokens, settled), vouched))
     return Picture(
         "Two blocks of 4 tokens are matched. Their hashes settle every entry of a target layer, "
         "and all but the last entry of a draft layer; a third matched block settles that one.",
-        (Figure("", Strip(rows, tokens, size)),),
+        (figure(tokens, size, *rows, label="token"),),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from docs.drawing import Picture
-from hitproof.conformance.findings.strips import Figure, Row, Strip, numbers
+from hitproof.conformance.findings.strips import Row, figure
 from hitproof.spec.admission import blocks_between, first_token_read, most_between, tokens_at_once
 from hitproof.spec.eviction import Queued, is_least_recently_used_first, joins_before_cached
 from hitproof.spec.pool import CACHE, FREE, GET, TOUCH, BlockState, Operation
@@ -34,12 +34,12 @@ def states() -> dict[str, BlockState]:
 def _of_pool(caption: str, **shown: Callable[[BlockState], int]) -> Picture:
     shown_states = states()
     blocks = range(len(shown_states))
-    rows = [Row("block", numbers(blocks))]
+    rows = []
     for label, count in shown.items():
         cells = {i: str(count(state)) for i, state in enumerate(shown_states.values())}
         rows.append(Row(label.replace("_", " "), cells))
     told = "; ".join(f"{number} {what}" for number, what in enumerate(shown_states))
-    return Picture(f"{caption} Blocks: {told}.", (Figure("", Strip(tuple(rows), blocks, 99)),))
+    return Picture(f"{caption} Blocks: {told}.", (figure(blocks, 99, *rows),))
 
 
 def in_use() -> Picture:
@@ -94,14 +94,13 @@ def eviction_order() -> Picture:
             assert joins_before_cached(first, second)
     blocks = range(len(queue))
     rows = (
-        Row("place", numbers(blocks)),
         Row("has a key", {each.place: str(int(each.keyed)) for each in queue}),
         Row("given up", {each.place: str(each.used) for each in queue}),
     )
     return Picture(
         "The block in place 0 is handed out next: lookup cannot find it. Behind it are the tail, "
         "the middle and the head of a prompt, given up in this order, and a block used last.",
-        (Figure("", Strip(rows, blocks, 99)),),
+        (figure(blocks, 99, *rows, label="place"),),
     )
 
 
@@ -122,5 +121,5 @@ def admission() -> Picture:
         f"The blocks (#) that each step of {step} tokens reads and writes, with a window of "
         f"{window} tokens and {block_size} tokens a block: {most} at most, and {bound} are enough "
         "for a request of any length.",
-        (Figure("", Strip((Row("block", numbers(blocks)), *rows), blocks, 99)),),
+        (figure(blocks, 99, *rows),),
     )

@@ -3,10 +3,10 @@
 from hitproof.conformance.findings.strips import (
     Figure,
     Row,
-    Strip,
     block_role,
+    figure,
+    hit_row,
     marks,
-    numbers,
     roles,
 )
 from hitproof.conformance.scope.configurations import Configuration, LookedUp
@@ -29,14 +29,13 @@ def lookup_figures(
         spec_end = spec_hit // size
         actual_end = None if actual_hit is None else actual_hit // size
         rows = (
-            Row("block", numbers(blocks)),
             Row("cached", marks(blocks, held)),
-            Row("spec hit", roles(looked_up, blocks, spec_end), spec_end),
+            hit_row("spec hit", looked_up, blocks, spec_end),
             Row("actual hit", roles(looked_up, blocks, actual_end or 0), actual_end),
         )
         several = len(judged.looked_up) > 1
         caption = f"group {', '.join(map(str, looked_up.group_ids))}" if several else ""
-        figures.append(Figure(caption, Strip(rows, blocks, looked_up.shape.segment)))
+        figures.append(figure(blocks, looked_up.shape.segment, *rows, caption=caption))
     return tuple(figures)
 
 
@@ -47,10 +46,10 @@ def hits_figure(configuration: Configuration, spec_hit: int, actual_hit: int | N
     ends = [spec_hit // size, (actual_hit or 0) // size]
     blocks = range(max(*ends, 1) + 1)
     hits = (
-        Row(label, roles(looked_up, blocks, end), end)
+        hit_row(label, looked_up, blocks, end)
         for label, end in zip(("spec hit", "actual hit"), ends, strict=True)
     )
-    return _figure(looked_up, blocks, *hits)
+    return figure(blocks, looked_up.shape.segment, *hits)
 
 
 def mask_figure(configuration: Configuration, registered: frozenset[int]) -> Figure:
@@ -63,7 +62,7 @@ def mask_figure(configuration: Configuration, registered: frozenset[int]) -> Fig
         for block in blocks
     }
     rows = Row("reachable", needed), Row("registered", marks(blocks, registered))
-    return _figure(configuration.looked_up[0], blocks, *rows)
+    return figure(blocks, shape.segment, *rows)
 
 
 def promise_figure(
@@ -73,9 +72,8 @@ def promise_figure(
     blocks = range(max(configuration.num_blocks, 1))
     end = promised // configuration.group.block_size
     needs = Row("hit needs", {b: block_role(configuration, b, end) for b in blocks}, end)
-    return _figure(
-        configuration.looked_up[0], blocks, needs, Row("registered", marks(blocks, registered))
-    )
+    kept = Row("registered", marks(blocks, registered))
+    return figure(blocks, configuration.shape.segment, needs, kept)
 
 
 def tier_mask_figure(
@@ -87,7 +85,7 @@ def tier_mask_figure(
     blocks = range(start // size, max(last, start // size + 1))
     if mask == "load":
         needs = Row("hit needs", {b: block_role(looked_up, b, last) for b in blocks}, last)
-        return _figure(looked_up, blocks, needs, Row("loaded", marks(blocks, marked)))
+        return figure(blocks, shape.segment, needs, Row("loaded", marks(blocks, marked)))
     reached = {
         block: block_role(looked_up, block, next_boundary(shape, block))
         if in_mask(shape, block)
@@ -95,9 +93,5 @@ def tier_mask_figure(
         for block in blocks
     }
     label = "stored" if mask == "store" else "asked for"
-    return _figure(looked_up, blocks, Row("reachable", reached), Row(label, marks(blocks, marked)))
-
-
-def _figure(looked_up: LookedUp, blocks: range, *rows: Row) -> Figure:
-    strip = Strip((Row("block", numbers(blocks)), *rows), blocks, looked_up.shape.segment)
-    return Figure("", strip)
+    rows = Row("reachable", reached), Row(label, marks(blocks, marked))
+    return figure(blocks, shape.segment, *rows)

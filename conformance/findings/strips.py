@@ -128,6 +128,18 @@ class Figure:
     strip: Strip
 
 
+def hit_row(label: str, of: Configuration | LookedUp, blocks: range, end: int) -> Row:
+    """What each block is to a hit that ends at ``end``, with the mark where it does."""
+    return Row(label, roles(of, blocks, end), end)
+
+
+def figure(
+    blocks: range, segment: int, *rows: Row, caption: str = "", label: str = "block"
+) -> Figure:
+    """Rows under the numbers of their blocks, or of what ``label`` says."""
+    return Figure(caption, Strip((Row(label, numbers(blocks)), *rows), blocks, segment))
+
+
 def draw(figures: Sequence[Figure]) -> str:
     """The figures in letters, with what their signs mean."""
     parts = (part for figure in figures for part in (figure.caption, figure.strip.draw()) if part)
