@@ -10,7 +10,7 @@ import pytest
 from hitproof.conformance.checks.lookup import check_common_hit
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.checks.spaces import space_of
-from hitproof.conformance.exploration.explorer import explore, replay
+from hitproof.conformance.exploration.explorer import explore
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
@@ -27,12 +27,11 @@ from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.brute_force import assert_agrees, wrong_states
 from hitproof.conformance.tests.reference_subject import ReferenceCommonLookup, ReferenceSubject
-from hitproof.conformance.tests.subjects_for_tests import lacks_a_block
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.hits import longest_valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
 
@@ -285,35 +284,6 @@ def test_each_fault_is_refuted_shrunk_and_shown(name: str) -> None:
     pytest.fail("not refuted")
 
 
-def wrong_states(subject: Any, layout: Layout, max_length: int) -> set[tuple[frozenset[int], ...]]:
-    """The cache states at which the hit is not the spec's, or lacks a block, by brute force."""
-    lookup = subject.lookup(layout)
-    cap, horizon = layout.reach(max_length, subject.lookahead_horizon)
-    space = space_of(layout, lookup, max_length, subject.lookahead_horizon)
-    groups = tuple(each.group for each in layout.looked_up)
-    questions = sorted(set(space.keys.values()))
-    wrong = set()
-    for held in itertools.product((False, True), repeat=len(questions)):
-        cached = frozenset(itertools.compress(questions, held))
-        expected = longest_valid_hit(
-            groups,
-            layout.alignment,
-            cap,
-            horizon,
-            lambda number, block: (number, block) in cached,  # noqa: B023  # called in this round
-        )
-        answer = replay(space, lookup, max_length, cached)
-        right = isinstance(answer, LookupAnswer) and answer.hit_length == expected
-        if not right or lacks_a_block(layout, answer):
-            wrong.add(
-                tuple(
-                    frozenset(block for owner, block in cached if owner == number)
-                    for number in range(len(groups))
-                )
-            )
-    return wrong
-
-
 @pytest.mark.parametrize("iterate", [right, one_round, drops_only_once, horizon_shrinks])
 @pytest.mark.parametrize(
     "layout",
@@ -327,12 +297,8 @@ def wrong_states(subject: Any, layout: Layout, max_length: int) -> set[tuple[fro
 )
 def test_explorer_agrees_with_brute_force(layout: Layout, iterate: Iterate) -> None:
     subject = BrokenCoordinator(iterate)
-    wrong = {length: wrong_states(subject, layout, length) for length in layout.max_lengths}
-    result = check_common_hit(subject, layout)
-    assert bool(result.evidence) == any(wrong.values())
-    for evidence in result.evidence:
-        assert isinstance(evidence, LookupEvidence)
-        assert evidence.cached in wrong[evidence.max_length]
+    wrong = wrong_states(layout, subject.lookup(layout), subject.lookahead_horizon)
+    assert_agrees(check_common_hit(subject, layout), wrong)
 
 
 @pytest.mark.xfail(strict=True, reason="lists that the reference left behind count as state")

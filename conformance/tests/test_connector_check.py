@@ -1,6 +1,5 @@
 """The check of what KV connectors are told, on the reference and on broken subjects."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,10 +9,8 @@ import pytest
 from hitproof.conformance.checks.connector import check_local_prefix, is_judged
 from hitproof.conformance.checks.registry import is_about
 from hitproof.conformance.checks.shrinking import shrink
-from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.explain.story import ToldFinding, tell
-from hitproof.conformance.exploration.explorer import replay
-from hitproof.conformance.findings.evidence import ConnectorEvidence, Evidence, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.playing.expectations import LocalPrefix
@@ -31,6 +28,7 @@ from hitproof.conformance.tests.broken_managers import (
     Wrapped,
     patched,
 )
+from hitproof.conformance.tests.brute_force import Holds, assert_agrees, wrong_states
 from hitproof.conformance.tests.reference_subject import ReferenceConnectorLookup, ReferenceSubject
 from hitproof.reference.policies import Policies
 from hitproof.reference.spec_groups import find_hit
@@ -205,32 +203,13 @@ def test_each_fault_is_refuted_shrunk_shown_and_told(name: str) -> None:
     pytest.fail("not refuted")
 
 
-def wrong_states(subject: Any, layout: Layout, max_length: int) -> set[tuple[frozenset[int], ...]]:
-    """The cache states at which the answer is not the spec's, by brute force."""
-    lookup, policy = subject.connector_lookup(layout), subject.lookahead_horizon
-    cap, horizon = layout.reach(max_length, policy)
-    space = space_of(layout, lookup, max_length, policy)
-    groups = tuple(each.group for each in layout.looked_up)
-    questions = sorted(set(space.keys.values()))
-    wrong = set()
-    for held in itertools.product((False, True), repeat=len(questions)):
-        cached = frozenset(itertools.compress(questions, held))
-
-        def holds(number: int, block: int, cached: frozenset[Any] = cached) -> bool:
-            return (number, block) in cached
-
-        due = longest_local_prefix(groups, layout.alignment, cap, horizon, holds)
-        answer = replay(space, lookup, max_length, cached)
-        assert isinstance(answer, LookupAnswer)
-        is_hit = valid_hit(groups, layout.alignment, answer.hit_length, cap, horizon, holds)
-        if answer.hit_length != due or not (answer.diverged or is_hit):
-            wrong.add(
-                tuple(
-                    frozenset(block for owner, block in cached if owner == number)
-                    for number in range(len(groups))
-                )
-            )
-    return wrong
+def is_the_local_prefix(
+    groups: tuple[Group, ...], reach: tuple[int, int, int], holds: Holds, answer: LookupAnswer
+) -> bool:
+    alignment, cap, horizon = reach
+    is_hit = valid_hit(groups, alignment, answer.hit_length, cap, horizon, holds)
+    due = longest_local_prefix(groups, *reach, holds)
+    return answer.hit_length == due and (answer.diverged or is_hit)
 
 
 @pytest.mark.parametrize(
@@ -248,12 +227,9 @@ def wrong_states(subject: Any, layout: Layout, max_length: int) -> set[tuple[fro
 )
 def test_explorer_agrees_with_brute_force(layout: Layout, told: Told) -> None:
     subject = Teller(told)
-    wrong = {length: wrong_states(subject, layout, length) for length in layout.max_lengths}
-    result = check_local_prefix(subject, layout)
-    assert bool(result.evidence) == any(wrong.values())
-    for evidence in result.evidence:
-        assert isinstance(evidence, ConnectorEvidence)
-        assert evidence.cached in wrong[evidence.max_length]
+    policy = subject.lookahead_horizon
+    wrong = wrong_states(layout, subject.connector_lookup(layout), policy, is_the_local_prefix)
+    assert_agrees(check_local_prefix(subject, layout), wrong)
 
 
 def codes(told: Told, layout: Layout) -> set[str]:

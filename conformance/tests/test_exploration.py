@@ -12,15 +12,14 @@ import pytest
 from hitproof.conformance.checks.lookup import check_lookup
 from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.canonical import Canonical
-from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore, replay
-from hitproof.conformance.findings.evidence import LookupEvidence
+from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.brute_force import assert_agrees, wrong_states
 from hitproof.conformance.tests.reference_subject import ReferenceLookup
 from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
-    lacks_a_block,
     longer_tail,
     no_lookahead,
     shorter_tail,
@@ -28,7 +27,6 @@ from hitproof.conformance.tests.subjects_for_tests import (
 )
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.hits import longest_valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
@@ -49,47 +47,12 @@ def small_configurations(num_blocks: int = 6) -> Iterator[Configuration]:
             yield single_group(SLIDING, 2, segment, window, eagle, num_blocks)
 
 
-def states(num_blocks: int) -> Iterator[frozenset[int]]:
-    for size in range(num_blocks + 1):
-        yield from map(frozenset, itertools.combinations(range(num_blocks), size))
-
-
-def wrong_states(
-    subject: Any, configuration: Configuration, max_length: int
-) -> set[frozenset[int]]:
-    """The cache states at which the hit is not the spec's, or lacks a block, by brute force."""
-    lookup = subject.lookup(configuration)
-    wrong = set()
-    for cached in states(configuration.num_blocks):
-        space = space_of(configuration, lookup, max_length, CAPPED)
-        answer = replay(space, lookup, max_length, frozenset((0, block) for block in cached))
-        expected = longest_valid_hit(
-            (configuration.group,),
-            configuration.alignment,
-            max_length,
-            max_length,
-            lambda _, block: block in cached,  # noqa: B023  # called in this round only
-        )
-        right = isinstance(answer, LookupAnswer) and answer.hit_length == expected
-        if not right or lacks_a_block(configuration, answer):
-            wrong.add(cached)
-    return wrong
-
-
 @pytest.mark.parametrize("configuration", [*small_configurations()], ids=Configuration.describe)
 @pytest.mark.parametrize("distortion", [unchanged, no_lookahead, shorter_tail, longer_tail])
 def test_explorer_agrees_with_brute_force(configuration: Configuration, distortion: Any) -> None:
     subject = BrokenSubject(shape=distortion)
-    sizes = range(configuration.num_blocks + 1)
-    lengths = [blocks * configuration.group.block_size for blocks in sizes]
-    wrong = {length: wrong_states(subject, configuration, length) for length in lengths}
-    result = check_lookup(subject, configuration)
-    assert bool(result.evidence) == any(wrong.values())
-    for evidence in result.evidence:
-        assert isinstance(evidence, LookupEvidence)
-        length = evidence.max_length // configuration.group.block_size
-        (cached,) = evidence.cached
-        assert cached in wrong[length * configuration.group.block_size]
+    wrong = wrong_states(configuration, subject.lookup(configuration), CAPPED)
+    assert_agrees(check_lookup(subject, configuration), wrong)
 
 
 @pytest.mark.parametrize("configuration", [*small_configurations(9)], ids=Configuration.describe)

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.tests import broken_managers as broken
+from hitproof.conformance.tests.brute_force import states
 from hitproof.conformance.tests.subjects_for_tests import (
     Answer,
     BrokenSubject,
@@ -117,13 +118,6 @@ def by_brute_force(subject: Any, judged: Configuration | Layout) -> Counter[str]
             if found is not None:
                 wrong[found.signature.code] += 1
     return wrong
-
-
-def states(questions: Iterable[Question]) -> Iterator[frozenset[Question]]:
-    """Every cache state."""
-    every = sorted(set(questions))
-    for size in range(len(every) + 1):
-        yield from map(frozenset, itertools.combinations(every, size))
 
 
 def by_code(result: CheckResult) -> dict[str, int]:
