@@ -177,50 +177,6 @@ def test_the_real_command_takes_the_arguments(
     assert not ran.summary
 
 
-@pytest.fixture
-def fork(tmp_path: Path) -> Path:
-    """A git checkout whose first commit is vLLM 0.22.1 and whose second is 0.23.0."""
-    root = tmp_path / "fork"
-    root.mkdir()
-    git(root, "init", "-qb", "main")
-    for version in ("0.22.1", "0.23.0"):
-        shutil.rmtree(root / "vllm", ignore_errors=True)
-        original = release(version)
-        shutil.copytree(original / "vllm", root / "vllm", ignore=shutil.ignore_patterns("*.pyc"))
-        shutil.copy(original / "PKG-INFO", root)
-        git(root, "add", "--force", ".")
-        git(root, "commit", "-qm", version)
-        git(root, "tag", f"v{version}")
-    return root
-
-
-@pytest.mark.long
-@pytest.mark.release
-def test_a_checkout_made_of_two_releases(judge: Any, fork: Path, tmp_path: Path) -> None:
-    """A check of the work tree, and a comparison as on a pull request."""
-    (tmp_path / "bin" / "hitproof").write_text(f"#!{sys.executable}\n{REAL}")
-    before = git(fork, "status", "--porcelain")
-
-    ran = judge(cwd=fork, args="--quick")
-    assert ran.code == 0, ran.said + ran.printed
-    sarif = json.loads(Path(ran.outputs["sarif"]).read_text())
-    assert sarif["version"] == "2.1.0"
-    assert not sarif["runs"][0]["results"]
-    assert ran.summary.startswith("**vLLM .: conforms, ")
-    assert len(ran.summary.splitlines()) == 1
-    assert ran.outputs["exit-code"] == "0"
-    page = Path(ran.outputs["report"]) / "index.html"
-    assert "conforms" in page.read_text()
-
-    ran = judge(cwd=fork, base=".@HEAD~1", args="--quick")
-    assert ran.code == 1, ran.said + ran.printed  # sparse retention came with faults
-    assert "hits gained" in ran.summary
-    assert "::error file=vllm/v1/core/single_type_kv_cache_manager.py" in ran.printed
-    assert ran.outputs == {"exit-code": "1", "report": str(page.parent)}
-    assert "hits gained" in page.read_text()
-    assert git(fork, "status", "--porcelain") == before
-
-
 PULL_REQUESTS = {
     "break": (r"shift = 1 if use_eagle else 0", "shift = 0"),
     "harmless": (r"\bshift\b", "offset"),
