@@ -62,6 +62,7 @@ def test_the_way_back_loses_hits() -> None:
     assert diff.brought
 
 
+@pytest.mark.long
 def test_a_release_does_what_it_does() -> None:
     known = report("0.23.0", *SOME)
     diff = difference(known, known)
@@ -85,6 +86,7 @@ def test_one_line_of_the_mask_changes_just_what_it_decides(broken_copy: Copy) ->
     assert not diff.policies
 
 
+@pytest.mark.long
 def test_what_was_not_settled_is_no_equality() -> None:
     known = report("0.23.0", *SOME)
     first, *others = known.obligations

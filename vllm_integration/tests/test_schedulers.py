@@ -3,9 +3,11 @@
 import json
 import os
 import subprocess
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -55,16 +57,205 @@ MODULES = replace(
 )
 
 
+SESSION = replace(REQUESTS["a"], past_end=(150, 151), stop=True, session="s")
+STOPS = replace(REQUESTS["a"], past_end=(150, 151, 152), stop=True, accepted=(3,))
+LATER = (*SESSION.kept, *range(200, 220))
+TURNS = {
+    "a": SESSION,
+    "b": Arrival(LATER, (105, 106), after="a", session="s"),
+    "c": Arrival(LATER, (107,), after="b"),
+}
+NGRAM = replace(ATTENTION, speculative_method="ngram", num_speculative_tokens=3)
+AHEAD = replace(ATTENTION, async_scheduling=True)
+UNCACHED = replace(ATTENTION, enable_prefix_caching=False)
+WINDOW = Group(GroupKind.SLIDING_WINDOW, 8, 32)
+EIGHT = Deployment((Group(GroupKind.FULL_ATTENTION, 8),), 41, 64, 64, v2_model_runner=True)
+HOSTED = replace(EIGHT, host=HostPool(22, hot_blocks=1, writes_through=False, delay=1))
+LAYERED = replace(STATES, layers=(Layers(2), Layers(6)), num_gpu_blocks=30)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a scheduler does with a history: the first defect, hits, and why it is not judged."""
+
+    history: SchedulerHistory
+    found: str = ""
+    hits: tuple[int, ...] = ()
+    delivered: tuple[int, ...] = ()
+    may_show: str = ""
+    unsettled: str = ""
+    ends: bool = True
+
+
+def case(
+    deployment: Deployment,
+    requests: Mapping[str, Arrival] = REQUESTS,
+    found: str = "",
+    pauses: tuple[Pause, ...] = (),
+    **expected: Any,
+) -> Case:
+    return Case(SchedulerHistory(deployment, dict(requests), pauses), found, **expected)
+
+
+def known(name: str, found: str = "", **changes: Any) -> Case:
+    """A known history, perhaps in another deployment."""
+    history = read_workload((KNOWN / f"{name}.json").read_text(encoding="utf-8"))
+    changed = replace(history, deployment=replace(history.deployment, **changes))
+    return Case(changed, found, ends=False)
+
+
+def with_room(name: str) -> Case:
+    """The same history with a larger host pool."""
+    host = known(name).history.deployment.host
+    assert host is not None
+    return known(name, num_gpu_blocks=200, host=replace(host, num_blocks=60))
+
+
+RIGHT = case(AHEAD, hits=(0, 64, 64))
+NARROW = case(  # who goes first in a step may take a promised hit
+    Deployment((Group(GroupKind.FULL_ATTENTION, 8), WINDOW, WINDOW), 20, 38, 21),
+    {
+        "a": Arrival(tuple(range(1, 20)), (24,)),
+        "b": Arrival(tuple(range(1, 21)), (45,), after="a"),
+        "c": Arrival(tuple(range(53, 89)), (89, 90)),
+    },
+)
+# From 0.26 on the request that hits all but one token is padded with drafts.
+STOPPED = case(
+    NGRAM,
+    REQUESTS | {"a": STOPS},
+    hits=(0, 64, 64),
+    delivered=(101, 102, 103),
+    may_show="drafts-counted-wrong",
+)
+INPUT = {  # what is accepted past a stop is none
+    "a": replace(STOPS, session="s"),
+    "b": Arrival((*STOPS.kept, *range(200, 220)), (105,), after="a", session="s"),
+}
+_AHEAD = replace(STOPPED.history, deployment=replace(NGRAM, async_scheduling=True))
+STOPPED_AHEAD = replace(STOPPED, history=_AHEAD)
+MASK, TURN = "scheduler_grammar_ignored_mask_async", "scheduler_admitted_out_of_turn_grammar"
+ROOM, WAITS = "loaded_request_holds_blocks_1", "loaded_request_waits_for_pause"
+KEYS = "scheduler_key_names_other_content_full_attention"
+NO_ROOM = "host_pool_request_never_finishes"
+STUCK = "request-never-finishes"
+CASES: dict[str, list[Case]] = {
+    "0.16.0": [RIGHT, STOPPED, STOPPED_AHEAD],
+    "0.18.0": [NARROW],
+    "0.23.0": [
+        known("load_into_page_in_flight", "transferred-page-used(how=in-flight, what=loads)"),
+        case(replace(AHEAD, ranks=2, v2_model_runner=True)),
+        case(UNCACHED, hits=(0, 0, 0)),
+        case(replace(UNCACHED, connector=Connector())),
+        case(ATTENTION, pauses=(Pause(1, 3), Pause(8, 2, True))),
+    ],
+    "0.24.0": [
+        RIGHT,
+        known("load_into_page_in_flight"),
+        known(KEYS, "key-names-other-content"),
+        known(KEYS, policy="fcfs"),
+    ],
+    "0.28.0": [known(ROOM, f"{STUCK}(way=room)")],
+    "0.29.0": [
+        known(
+            "failed_load_delivered_7",
+            "failed-load-delivered(of=own, policy=fail, scheduling=async)",
+        )
+    ],
+    "0.30.0": [known(TURN, "admitted-out-of-turn")],
+    "0.31.0": [
+        known(WAITS, "step-leaves-work(what=loaded)"),
+        known(MASK, "grammar-ignored(how=mask, scheduling=async)"),
+    ],
+    "0.32.0": [case(NGRAM, INPUT, "session-tokens-wrong")],
+    "0.33.0": [
+        RIGHT,
+        NARROW,
+        STOPPED,
+        STOPPED_AHEAD,
+        case(replace(AHEAD, ranks=2, v2_model_runner=True)),
+        case(UNCACHED, hits=(0, 0, 0)),
+        case(replace(UNCACHED, connector=Connector())),
+        case(ATTENTION, pauses=(Pause(1, 3), Pause(8, 2, True))),
+        *(case(each, TURNS, hits=(0, len(SESSION.kept))) for each in (ATTENTION, STATES, AHEAD)),
+        # The step in flight moves the state past what the session goes on with.
+        case(
+            replace(STATES, async_scheduling=True), TURNS, "other-content-read(requests=sessions)"
+        ),
+        case(NGRAM, INPUT),
+        # A reset waits for the transfer of what has just ended: the next plan begins it.
+        case(
+            replace(ATTENTION, connector=Connector()),
+            {
+                "a": Arrival((1,), (2,), send_steps=1),
+                "b": Arrival((1,), (3,), arrives=1, after_reset=True),
+            },
+        ),
+        case(
+            replace(MODULES, max_num_batched_tokens=16),
+            {"a": Arrival(PROMPT, (101,))},
+            f"{STUCK}(drafts=several-modules, states=mamba, way=stuck)",
+            ends=False,
+        ),
+        case(replace(MODULES, max_num_batched_tokens=128)),
+        case(LAYERED, hits=(0, 64, 64)),
+        case(replace(LAYERED, num_gpu_blocks=2), unsettled="larger than the available"),
+        case(
+            replace(ATTENTION, num_gpu_blocks=4),
+            unsettled="start-up refuses the deployment (ValueError: To serve at least one",
+        ),
+        *(
+            case(
+                replace(
+                    ATTENTION,
+                    groups=(FULL, replace(FULL, block_size=32)),
+                    decode_context_parallel_size=decode,
+                    prefill_context_parallel_size=prefill,
+                ),
+                hits=(0, hit, hit),
+            )
+            for decode, prefill, hit in ((1, 1, 64), (2, 1, 64), (1, 2, 64), (4, 2, 0))
+        ),
+        *(
+            each
+            for way in ("room", "stuck")
+            for name in [f"{NO_ROOM}_{way}"]
+            for each in (known(name, f"{STUCK}(way={way})"), with_room(name))
+        ),
+        case(  # a host pool serves sessions and grammars
+            HOSTED,
+            {
+                "a": Arrival(tuple(range(1, 21)), (30, 31), session="s"),
+                "b": Arrival((*range(1, 21), 30, *range(40, 52)), (60,), arrives=4, session="s"),
+            },
+        ),
+        case(
+            replace(HOSTED, async_scheduling=True),
+            {
+                "a": Arrival((3,), (1,)),
+                "b": Arrival((3,), (36, 37, 38), grammar_steps=0),
+                "c": Arrival(tuple(range(3, 11)), (68,), after="a"),
+            },
+        ),
+        known(f"{KEYS}_2", "key-names-other-content"),
+        known(f"{KEYS}_2", policy="fcfs"),
+        known("failed_load_delivered_2", "failed-load-delivered(of=other, policy=recompute)"),
+        *map(known, (ROOM, WAITS, TURN, MASK)),
+        known("scheduler_drafts_counted_wrong", "drafts-counted-wrong"),
+    ],
+}
+"""By release."""
+
+
 def played(
-    release: str, deployment: Deployment, requests: dict[str, Arrival] = REQUESTS
+    release: str, deployment: Deployment, requests: Mapping[str, Arrival] = REQUESTS
 ) -> SchedulerReport:
-    return played_history(release, SchedulerHistory(deployment, requests))
+    return all_played(release, [case(deployment, requests)])[0]
 
 
-def played_history(release: str, history: SchedulerHistory) -> SchedulerReport:
-    (report,) = run_mixed(resolve(release), [history], limits())
-    assert isinstance(report, SchedulerReport)
-    return report
+def all_played(release: str, cases: Sequence[Case]) -> list[SchedulerReport]:
+    reports = run_mixed(resolve(release), [each.history for each in cases], limits())
+    return [report for report in reports if isinstance(report, SchedulerReport)]
 
 
 def defects(report: SchedulerReport) -> list[str]:
@@ -73,235 +264,22 @@ def defects(report: SchedulerReport) -> list[str]:
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("release", ["0.16.0", "0.24.0", "0.33.0"])
-def test_what_is_right_has_no_finding(release: str) -> None:
-    deployment = replace(ATTENTION, async_scheduling=True)
-    report = played(release, deployment)
-    assert not defects(report)
-    assert report.verdict is Verdict.CONFORMS
-    assert [life["ended"] for life in report.lives.values()] == ["finished"] * 3
-    assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
-
-
-@pytest.mark.release
-@pytest.mark.parametrize("release", ["0.18.0", "0.33.0"])
-def test_what_goes_first_in_a_step_may_take_a_promised_hit(release: str) -> None:
-    full, window = Group(GroupKind.FULL_ATTENTION, 8), Group(GroupKind.SLIDING_WINDOW, 8, 32)
-    narrow = Deployment((full, window, window), 20, 38, 21)
-    requests = {
-        "a": Arrival(tuple(range(1, 20)), (24,)),
-        "b": Arrival(tuple(range(1, 21)), (45,), after="a"),
-        "c": Arrival(tuple(range(53, 89)), (89, 90)),
-    }
-    assert not defects(played(release, narrow, requests))
-
-
-@pytest.mark.long
-@pytest.mark.release
-@pytest.mark.parametrize("release", ["0.23.0", "0.33.0"])
-def test_ranks_pauses_and_engines_without_prefix_caching_are_served(release: str) -> None:
-    ranks = replace(ATTENTION, ranks=2, async_scheduling=True, v2_model_runner=True)
-    assert not defects(played(release, ranks))
-    uncached = played(release, replace(ATTENTION, enable_prefix_caching=False))
-    assert not defects(uncached)
-    assert [life["hit"] for life in uncached.lives.values()] == [0, 0, 0]
-    asked = replace(ATTENTION, enable_prefix_caching=False, connector=Connector())
-    assert not defects(played(release, asked))
-    history = SchedulerHistory(ATTENTION, REQUESTS, (Pause(1, 3), Pause(8, 2, True)))
-    paused = played_history(release, history)
-    assert not defects(paused)
-    assert [life["ended"] for life in paused.lives.values()] == ["finished"] * 3
-
-
-@pytest.mark.long(keep=1)
-@pytest.mark.release
-@pytest.mark.parametrize("release", ["0.16.0", "0.33.0"])
-@pytest.mark.parametrize("following", [False, True])
-def test_who_stops_among_drafts_gets_no_more(release: str, following: bool) -> None:
-    drafting = replace(
-        ATTENTION,
-        speculative_method="ngram",
-        num_speculative_tokens=3,
-        async_scheduling=following,
-    )
-    stops = replace(REQUESTS["a"], past_end=(150, 151, 152), stop=True, accepted=(3,))
-    report = played(release, drafting, {**REQUESTS, "a": stops})
-    # From 0.26 on the request that hits all but one token is padded with drafts.
-    assert {*defects(report)} <= {"drafts-counted-wrong"}
-    assert report.lives["a"]["delivered"] == [101, 102, 103]
-    assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
-
-
-@pytest.mark.long(keep=1)
-@pytest.mark.release
-@pytest.mark.parametrize(
-    ("deployment", "found"),
-    [
-        (ATTENTION, []),
-        (STATES, []),
-        (replace(ATTENTION, async_scheduling=True), []),
-        # The step in flight moves the state past what the session goes on with.
-        (replace(STATES, async_scheduling=True), ["other-content-read(requests=sessions)"]),
-    ],
-)
-def test_a_session_goes_on_with_what_counts(deployment: Deployment, found: list[str]) -> None:
-    first = replace(REQUESTS["a"], past_end=(150, 151), stop=True, session="s")
-    requests = {
-        "a": first,
-        "b": Arrival((*first.kept, *range(200, 220)), (105, 106), after="a", session="s"),
-        "c": Arrival((*first.kept, *range(200, 220)), (107,), after="b"),
-    }
-    report = played("0.33.0", deployment, requests)
-    assert defects(report) == found
-    assert [life["ended"] for life in report.lives.values()] == ["finished"] * 3
-    assert report.lives["b"]["hit"] == len(first.kept)
-
-
-@pytest.mark.release
-@pytest.mark.parametrize(
-    ("release", "found"), [("0.32.0", ["session-tokens-wrong"]), ("0.33.0", [])]
-)
-def test_what_is_accepted_past_a_stop_is_no_input(release: str, found: list[str]) -> None:
-    drafting = replace(ATTENTION, speculative_method="ngram", num_speculative_tokens=3)
-    first = replace(REQUESTS["a"], past_end=(150, 151, 152), stop=True, accepted=(3,), session="s")
-    requests = {
-        "a": first,
-        "b": Arrival((*first.kept, *range(200, 220)), (105,), after="a", session="s"),
-    }
-    assert defects(played(release, drafting, requests))[:1] == found
-
-
-@pytest.mark.long
-@pytest.mark.release
-def test_a_reset_waits_for_the_transfer_of_what_has_just_ended() -> None:
-    """vLLM cannot reset then, and says so; the next plan begins the transfer."""
-    requests = {
-        "a": Arrival((1,), (2,), send_steps=1),
-        "b": Arrival((1,), (3,), arrives=1, after_reset=True),
-    }
-    report = played("0.33.0", replace(ATTENTION, connector=Connector()), requests)
-    assert not defects(report)
-    assert [life["ended"] for life in report.lives.values()] == ["finished"] * 2
-
-
-@pytest.mark.release
-def test_what_is_never_scheduled_is_found() -> None:
-    stuck = "request-never-finishes(drafts=several-modules, states=mamba, way=stuck)"
-    small = replace(MODULES, max_num_batched_tokens=16)
-    report = played("0.33.0", small, {"a": Arrival(PROMPT, (101,))})
-    assert defects(report) == [stuck]
-    assert report.ended
-    assert not defects(played("0.33.0", replace(MODULES, max_num_batched_tokens=128)))
-
-
-@pytest.mark.release
-def test_groups_that_are_derived_from_layers_are_judged() -> None:
-    layered = replace(
-        STATES, layers=(Layers(2), Layers(6)), num_gpu_blocks=30, max_num_batched_tokens=64
-    )
-    report = played("0.33.0", layered)
-    assert not defects(report)
-    assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
-    little = played("0.33.0", replace(layered, num_gpu_blocks=2))
-    assert little.verdict is Verdict.INCONCLUSIVE
-    assert "larger than the available" in little.unsettled
-
-
-@pytest.mark.long
-@pytest.mark.release
-@pytest.mark.parametrize("release", ["0.24.0", "0.33.0"])
-def test_who_is_preempted_in_the_step_that_plans_it_leaves_wrong_keys(release: str) -> None:
-    number = "" if release == "0.24.0" else "_2"
-    name = f"scheduler_key_names_other_content_full_attention{number}.json"
-    history = read_workload((KNOWN / name).read_text(encoding="utf-8"))
-    found = defects(played(release, history.deployment, history.requests))
-    assert found[0] == "key-names-other-content"
-    by_arrival = replace(history.deployment, policy="fcfs")
-    assert not defects(played(release, by_arrival, history.requests))
-
-
-@pytest.mark.long(keep=1)
-@pytest.mark.release
-@pytest.mark.parametrize(
-    ("decode", "prefill", "hit"), [(1, 1, 64), (2, 1, 64), (1, 2, 64), (4, 2, 0)]
-)
-def test_ranks_share_the_tokens_of_blocks(decode: int, prefill: int, hit: int) -> None:
-    ranks = replace(
-        ATTENTION,
-        groups=(FULL, replace(FULL, block_size=32)),
-        decode_context_parallel_size=decode,
-        prefill_context_parallel_size=prefill,
-    )
-    report = played("0.33.0", ranks)
-    assert not defects(report)
-    assert [life["hit"] for life in report.lives.values()] == [0, hit, hit]
-
-
-@pytest.mark.long
-@pytest.mark.release
-@pytest.mark.parametrize("way", ["room", "stuck"])
-def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
-    name = f"host_pool_request_never_finishes_{way}.json"
-    history = read_workload((KNOWN / name).read_text(encoding="utf-8"))
-    report = played("0.33.0", history.deployment, history.requests)
-    assert defects(report) == [f"request-never-finishes(way={way})"]
-    assert history.deployment.host is not None
-    host = replace(history.deployment.host, num_blocks=60)
-    larger = replace(history.deployment, num_gpu_blocks=200, host=host)
-    assert not defects(played("0.33.0", larger, history.requests))
-
-
-@pytest.mark.long
-@pytest.mark.release
-def test_a_host_pool_serves_sessions_and_grammars() -> None:
-    host = HostPool(22, hot_blocks=1, writes_through=False, delay=1)
-    eight = Deployment((Group(GroupKind.FULL_ATTENTION, 8),), 41, 64, 64, host=host)
-    prompt = tuple(range(1, 21))
-    session = {
-        "a": Arrival(prompt, (30, 31), session="s"),
-        "b": Arrival((*prompt, 30, *range(40, 52)), (60,), arrives=4, session="s"),
-    }
-    assert not defects(played("0.33.0", replace(eight, v2_model_runner=True), session))
-    grammars = {
-        "a": Arrival((3,), (1,)),
-        "b": Arrival((3,), (36, 37, 38), grammar_steps=0),
-        "c": Arrival(tuple(range(3, 11)), (68,), after="a"),
-    }
-    ahead = replace(eight, v2_model_runner=True, async_scheduling=True)
-    assert not defects(played("0.33.0", ahead, grammars))
-
-
-@pytest.mark.release
-@pytest.mark.parametrize(
-    ("name", "release", "defect"),
-    [
-        ("failed_load_delivered_2", "0.33.0", "failed-load-delivered(of=other, policy=recompute)"),
-        ("load_into_page_in_flight", "0.23.0", "transferred-page-used(how=in-flight, what=loads)"),
-        ("load_into_page_in_flight", "0.24.0", None),
-        ("loaded_request_holds_blocks_1", "0.28.0", "request-never-finishes(way=room)"),
-        ("loaded_request_holds_blocks_1", "0.33.0", None),
-        ("loaded_request_waits_for_pause", "0.31.0", "step-leaves-work(what=loaded)"),
-        ("loaded_request_waits_for_pause", "0.33.0", None),
-        ("scheduler_admitted_out_of_turn_grammar", "0.30.0", "admitted-out-of-turn"),
-        ("scheduler_admitted_out_of_turn_grammar", "0.33.0", None),
-        (
-            "scheduler_grammar_ignored_mask_async",
-            "0.31.0",
-            "grammar-ignored(how=mask, scheduling=async)",
-        ),
-        ("scheduler_grammar_ignored_mask_async", "0.33.0", None),
-        ("scheduler_drafts_counted_wrong", "0.33.0", "drafts-counted-wrong"),
-        (
-            "failed_load_delivered_7",
-            "0.29.0",
-            "failed-load-delivered(of=own, policy=fail, scheduling=async)",
-        ),
-    ],
-)
-def test_what_is_known_of_a_release_is_found(name: str, release: str, defect: str | None) -> None:
-    history = read_workload((KNOWN / f"{name}.json").read_text(encoding="utf-8"))
-    found = defects(played_history(release, history))
-    assert found[:1] == ([] if defect is None else [defect])
+@pytest.mark.parametrize("release", CASES)
+def test_what_a_release_does_is_judged(release: str) -> None:
+    cases = CASES[release]
+    for case, report in zip(cases, all_played(release, cases), strict=True):
+        assert case.unsettled in report.unsettled, case
+        if case.unsettled:
+            assert report.verdict is Verdict.INCONCLUSIVE
+            continue
+        shown = [each for each in defects(report) if each != case.may_show]
+        assert shown[:1] == ([case.found] if case.found else []), case
+        lives = list(report.lives.values())
+        assert tuple(life["hit"] for life in lives)[: len(case.hits)] == case.hits, case
+        if case.delivered:
+            assert tuple(lives[0]["delivered"]) == case.delivered
+        assert (report.verdict is Verdict.DIVERGES) is bool(report.findings)
+        assert not case.ends or {life["ended"] for life in lives} == {"finished"}, case
 
 
 PARTS = (
@@ -333,13 +311,6 @@ def test_each_fault_of_a_part_is_found(words: tuple[str, ...]) -> None:
     found = json.loads(ended.stdout.rpartition("found ")[2])
     assert not found.pop("none")
     assert all(found.values()), found
-
-
-@pytest.mark.release
-def test_a_deployment_that_start_up_refuses_is_not_judged() -> None:
-    report = played("0.33.0", replace(ATTENTION, num_gpu_blocks=4))
-    assert report.verdict is Verdict.INCONCLUSIVE
-    assert "start-up refuses the deployment (ValueError: To serve at least one" in report.unsettled
 
 
 @pytest.mark.release
