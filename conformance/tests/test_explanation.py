@@ -15,7 +15,7 @@ from hitproof.conformance.explain.explanation import (
 from hitproof.conformance.explain.reasons import in_ranges, in_words
 from hitproof.conformance.scope.layouts import Layout, hash_unit
 from hitproof.spec.claims import CLAIMS
-from hitproof.spec.groups import ConfigurationError, Group, GroupKind
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.hits import longest_valid_hit, required_run, valid_hit
 from hitproof.spec.mask import in_mask
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -62,21 +62,6 @@ def said(explanation: Explanation) -> str:
     reasons = [*explanation.reasons, *(r for each in explanation.groups for r in each.reasons)]
     assert all(reason.claim in CLAIMS for reason in reasons)
     return "\n".join(reason.text for reason in reasons)
-
-
-def test_the_blocks_of_a_hit_at_512_tokens_and_why() -> None:
-    explanation = explained("every group drops", 576, hit=512)
-    full, window = explanation.groups
-    assert (full.required, window.required) == (range(9), range(25, 33))
-    text = said(explanation)
-    for sentence in (
-        "alignment = lcm(64, 16) = 64 tokens",
-        "tail = ceil((window - 1) / block size) = ceil((100 - 1) / 16) = ceil(99 / 16) = 7 blocks",
-        "the hit ends after 512 / 16 = 32 blocks, and the tail before it is blocks 25 to 31",
-        "lookahead = 1 block",
-        "need = 7 + 1 = 8 blocks: blocks 25 to 32",
-    ):
-        assert sentence in text
 
 
 @pytest.mark.parametrize("horizon", [HASHED, CAPPED])
@@ -168,29 +153,6 @@ def test_a_prompt_may_be_too_short_for_a_hit() -> None:
     assert explanation.length == 0
     assert [len(each.required) for each in explanation.groups] == [0, 0]
     assert "need" not in said(explanation)
-
-
-@pytest.mark.parametrize(
-    ("name", "question", "sentence"),
-    [
-        ("every group drops", {"hit": 500}, "ask for 448 or 512"),
-        ("every group drops", {"hit": 63}, "ask for 64 or 128"),
-        ("every group drops", {"hit": 1024}, "at least 1088 tokens"),
-        ("every group drops", {"retention": 100}, "multiple of the alignment"),
-        ("every group drops", {"horizon": LookaheadHorizon.CANDIDATE}, "'capped' or 'hashed'"),
-    ],
-)
-def test_a_question_without_answer_names_the_mend(
-    name: str, question: dict[str, int], sentence: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=sentence):
-        explained(name, 576, **question)  # type: ignore[arg-type]
-
-
-def test_groups_that_no_engine_has_are_refused() -> None:
-    groups = (Group(GroupKind.CHUNKED_LOCAL, 4, chunk=12),)
-    with pytest.raises(ExplanationError, match="no vLLM engine"):
-        Explanation(Question(Layout(groups, 40, True, 4), HASHED)).check()
 
 
 @pytest.mark.parametrize("most", [1, 5, 8, 12, 36, 50])

@@ -1,7 +1,7 @@
 """The player asks of a manager what vLLM's scheduler would, in the same order."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -84,109 +84,6 @@ class Recorder:
         raise NotImplementedError
 
 
-def play(
-    steps: Sequence[Step],
-    manager: Recorder,
-    groups: tuple[Group, ...] = FULL,
-    output: int = 8,
-    drafts: int = 0,
-    max_chunk: int | None = None,
-) -> list[str]:
-    engine = EngineConfiguration(
-        groups=groups,
-        num_gpu_blocks=100,
-        hash_block_size=4,
-        max_model_len=64,
-        max_num_batched_tokens=max_chunk,
-        use_eagle=drafts > 0,
-        num_speculative_tokens=drafts,
-    )
-    request = RequestInput(prompt=tuple(range(18)), output=tuple(range(100, 100 + output)))
-    history = History(engine, {"a": request, "b": request}, tuple(steps))
-    player = Player(history, manager)
-    return [player.play(step) for step in history.steps]
-
-
-def allocations(manager: Recorder) -> list[int]:
-    return [call[2] for call in manager.calls if call[0] == "allocate"]
-
-
-def test_prefill_in_chunks_then_decode() -> None:
-    manager = Recorder(hit=4)
-    assert play([Schedule("a", 8), Schedule("a"), Schedule("a")], manager, max_chunk=12) == [""] * 3
-    assert manager.calls == [
-        ("add", "a"),
-        ("lookup", "a"),
-        ("allocate", "a", 8),
-        ("new step",),
-        ("allocate", "a", 6),
-        ("sampled", "a", (100,)),
-        ("new step",),
-        ("allocate", "a", 1),
-        ("sampled", "a", (101,)),
-    ]
-    assert manager.progress["a"] == Progress(19, 0, True)
-
-
-def test_drafts_are_computed_and_those_that_are_right_are_kept() -> None:
-    manager = Recorder()
-    play([Schedule("a"), Schedule("a", drafts=3, accepted=1)], manager, drafts=3)
-    assert allocations(manager) == [18, 4]
-    assert manager.allocation.num_lookahead_tokens == 3
-    assert manager.calls[-1] == ("sampled", "a", (101, 102))
-    # 18 of the prompt, one sampled before, one draft; the last sampled token is yet to compute.
-    assert manager.progress["a"].num_computed_tokens == 20
-
-
-def test_a_request_without_output_left_does_not_go_on() -> None:
-    manager = Recorder()
-    assert play([Schedule("a"), Schedule("a")], manager, output=0)[1].startswith("skipped")
-
-
-def test_mamba_chunks_end_on_block_edges() -> None:
-    manager = Recorder()
-    play([Schedule("a", 7), Schedule("a", 3), Schedule("a"), Schedule("a")], manager, HYBRID)
-    assert allocations(manager) == [4, 12, 2]
-    eagle = Recorder()
-    play([Schedule("a"), Schedule("a")], eagle, HYBRID, drafts=1)
-    assert allocations(eagle) == [12, 6]
-
-
-def test_a_chunk_that_starts_inside_a_mamba_block_stops_at_its_end() -> None:
-    eagle = Recorder()
-    steps = [Schedule("a"), Schedule("a", 1), Schedule("a"), Schedule("a")]
-    play(steps, eagle, HYBRID, drafts=1)
-    assert allocations(eagle) == [12, 1, 3, 2]
-
-
-def test_a_connector_loads_whole_mamba_blocks() -> None:
-    for tokens, loaded in ((3, 0), (6, 4), (99, 14)):
-        manager = Recorder(hit=4)
-        told = play([Load("a", tokens)], manager, HYBRID)
-        assert told[0].startswith("skipped") == (loaded == 0)
-        if loaded:
-            assert manager.allocation.num_external_computed_tokens == loaded
-
-
-def test_a_running_request_without_space_preempts_those_admitted_last() -> None:
-    manager = Recorder()
-    told = play([Schedule("a", 4), Schedule("b", 4), Schedule("a")], manager)
-    assert told == [""] * 3
-    manager = Recorder()
-    player_steps = [Schedule("a", 4), Schedule("b", 4)]
-    engine_full = Recorder()
-    assert play(player_steps, engine_full) == ["", ""]
-    refusing = _RefusesFrom(2)
-    assert play([*player_steps, Schedule("a"), Schedule("b")], refusing) == [
-        "",
-        "",
-        "preempted b",
-        "",
-    ]
-    assert ("free", "b") in refusing.calls
-    assert refusing.progress["b"].num_preemptions == 1
-
-
 class _RefusesFrom(Recorder):
     """Refuses the allocation of that number, once."""
 
@@ -200,74 +97,160 @@ class _RefusesFrom(Recorder):
         return None if self._number == -1 else ((),)
 
 
-def test_a_request_that_does_not_fit_preempts_itself_last() -> None:
-    manager = Recorder()
-    assert play([Schedule("a", 4)], manager) == [""]
-    refusing = _RefusesFrom(1)
-    assert play([Schedule("a", 4), Schedule("a")], refusing) == ["", "preempted a"]
-    assert refusing.progress["a"] == Progress(0, 1, False)
+def play(
+    steps: Sequence[Step],
+    manager: Recorder,
+    groups: tuple[Group, ...] = FULL,
+    output: int = 8,
+    drafts: int = 0,
+    **engine: Any,
+) -> list[str]:
+    made = EngineConfiguration(
+        groups, 100, 4, 64, use_eagle=drafts > 0, num_speculative_tokens=drafts, **engine
+    )
+    request = RequestInput(prompt=tuple(range(18)), output=tuple(range(100, 100 + output)))
+    history = History(made, {"a": request, "b": request}, tuple(steps))
+    player = Player(history, manager)
+    return [player.play(step) for step in history.steps]
 
 
-def test_a_waiting_request_that_does_not_fit_waits() -> None:
-    manager = Recorder(full=1)
-    assert play([Schedule("a"), Schedule("a")], manager) == ["no space", ""]
-    assert [call[0] for call in manager.calls].count("lookup") == 2
+def allocations(manager: Recorder) -> list[int]:
+    return [call[2] for call in manager.calls if call[0] == "allocate"]
 
 
-def test_external_tokens() -> None:
-    manager = Recorder(hit=4)
-    play([Schedule("a", external=9)], manager)
-    assert manager.allocation == Allocation(
-        6, Hit(4, ((),)), num_external_computed_tokens=8, has_scheduled_reqs=False
-    )  # whole blocks, and a token is left to compute
+@dataclass(frozen=True)
+class Case:
+    """What the player says of steps, what it allocates and asks last, and where requests are."""
+
+    steps: Sequence[Step]
+    options: dict[str, Any] = field(default_factory=dict)
+    hit: int = 0
+    told: Sequence[str] | None = None
+    allocated: list[int] | None = None
+    calls: Sequence[tuple[Any, ...]] = ()
+    progress: dict[str, Progress] = field(default_factory=dict)
+    full: int = 0
+    refused: int | None = None
+
+
+A, B = Schedule("a"), Schedule("b")
+EAGLE = {"groups": HYBRID, "drafts": 1}
+SKIPPED = "skipped"
+LOADS: list[Step] = [Load("a", 99), A, Finish("a")]
+CASES = {
+    "prefill in chunks, then decode": Case(
+        [Schedule("a", 8), A, A],
+        {"max_num_batched_tokens": 12},
+        hit=4,
+        told=["", "", ""],
+        allocated=[8, 6, 1],
+        calls=[("sampled", "a", (100,)), ("new step",), ("allocate", "a", 1)],
+        progress={"a": Progress(19, 0, True)},
+    ),
+    # 18 of the prompt, one sampled before, one draft; the last sampled token is yet to compute.
+    "drafts that are right are kept": Case(
+        [A, Schedule("a", drafts=3, accepted=1)],
+        {"drafts": 3},
+        allocated=[18, 4],
+        calls=[("sampled", "a", (101, 102))],
+        progress={"a": Progress(20, 0, True)},
+    ),
+    "no output left": Case([A, A], {"output": 0}, told=["", SKIPPED]),
+    "Mamba chunks end on block edges": Case(
+        [Schedule("a", 7), Schedule("a", 3), A, A], {"groups": HYBRID}, allocated=[4, 12, 2]
+    ),
+    "EAGLE, Mamba": Case([A, A], EAGLE, allocated=[12, 6]),
+    "a chunk that starts inside a Mamba block stops at its end": Case(
+        [A, Schedule("a", 1), A, A], EAGLE, allocated=[12, 1, 3, 2]
+    ),
+    "who has no space preempts those admitted last": Case(
+        [Schedule("a", 4), Schedule("b", 4), A, B],
+        refused=2,
+        told=["", "", "preempted b", ""],
+        calls=[("free", "b")],
+    ),
+    "and itself last": Case(
+        [Schedule("a", 4), A],
+        refused=1,
+        told=["", "preempted a"],
+        progress={"a": Progress(0, 1, False)},
+    ),
+    "who waits and does not fit waits": Case(
+        [A, A], full=1, told=["no space", ""], calls=[("lookup", "a"), ("allocate", "a", 18)]
+    ),
+    "whole Mamba blocks are loaded": Case([Load("a", 3)], {"groups": HYBRID}, 4, [SKIPPED]),
+    "a load that is there": Case(
+        [*LOADS, Loaded("a"), A],
+        hit=4,
+        told=["14 tokens are loaded, not 99", SKIPPED, SKIPPED, "", ""],
+        calls=[("cache", "a", 18), ("new step",), ("allocate", "a", 1)],
+    ),
+    "a load that is there in part": Case(
+        [*LOADS, Loaded("a", 7), A],
+        hit=4,
+        calls=[("cache", "a", 7), ("new step",), ("allocate", "a", 11)],
+    ),
+    "a load that is not there": Case(
+        [*LOADS, Loaded("a", 0), A],
+        hit=4,
+        calls=[("free", "a"), ("new step",), ("lookup", "a"), ("allocate", "a", 14)],
+    ),
+    "what the state does not allow": Case(
+        [Preempt("a"), Loaded("a"), Finish("a"), Finish("a"), A, Lookup("a"), Load("a", 4)],
+        told=[SKIPPED, SKIPPED, "", *[SKIPPED] * 4],
+    ),
+    "the rest": Case(
+        [Evict("a", 0, (0, 1, 5)), Evict("a", 0, (0,)), Reset(), NewStep()],
+        told=["", SKIPPED, "refused", ""],
+        calls=[("evict", 7)],
+    ),
+    "otherwise than asked": Case(
+        [Schedule("a", 7, external=9), Schedule("a", 99)],
+        {"groups": HYBRID},
+        told=[
+            "8 external tokens are taken, not 9; 4 tokens are computed, not 7",
+            "4 tokens are computed, not 6",
+        ],
+    ),
+    "a load otherwise than asked": Case(
+        [Load("a", 6)], {"groups": HYBRID}, 4, ["4 tokens are loaded, not 6"]
+    ),
+    "drafts otherwise than asked": Case(
+        [A, Schedule("a", drafts=3, accepted=3)],
+        {"drafts": 2},
+        told=["", "2 drafts are verified, not 3; 2 drafts are accepted, not 3"],
+    ),
+    "more than a step computes": Case(
+        [Schedule("a", 9)], {"max_num_batched_tokens": 8}, told=["8 tokens are computed, not 9"]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_are_done_as_a_scheduler_would(name: str) -> None:
+    case = CASES[name]
+    manager = Recorder(case.hit, case.full) if case.refused is None else _RefusesFrom(case.refused)
+    told = play(case.steps, manager, **case.options)
+    for text, wanted in zip(told, case.told or told, strict=True):
+        assert text == wanted or (text.startswith(wanted) and wanted)
+    assert case.allocated in (None, allocations(manager))
+    calls, places = list(case.calls), range(len(manager.calls))
+    assert not calls or any(manager.calls[at : at + len(calls)] == calls for at in places)
+    assert case.progress.items() <= manager.progress.items()
 
 
 @pytest.mark.parametrize(
-    ("right", "calls"),
+    ("steps", "groups", "external"),
     [
-        (None, [("cache", "a", 18), ("new step",), ("allocate", "a", 1)]),
-        (7, [("cache", "a", 7), ("new step",), ("allocate", "a", 11)]),
-        (0, [("free", "a"), ("new step",), ("lookup", "a"), ("allocate", "a", 14)]),
+        ([Load("a", 6)], HYBRID, 4),
+        ([Load("a", 99)], HYBRID, 14),
+        ([Schedule("a", external=9)], FULL, 8),  # whole blocks, and a token is left to compute
     ],
 )
-def test_a_load_is_cached_when_it_is_there(right: int | None, calls: list[Any]) -> None:
+def test_external_tokens(steps: list[Step], groups: tuple[Group, ...], external: int) -> None:
     manager = Recorder(hit=4)
-    steps: list[Step] = [
-        Load("a", 99),
-        Schedule("a"),
-        Finish("a"),
-        Loaded("a", right),
-        Schedule("a"),
-    ]
-    told = play(steps, manager)
-    assert told[1].startswith("skipped")
-    assert told[2].startswith("skipped")
-    assert manager.calls[1:3] == [("lookup", "a"), ("allocate", "a", 0)]
-    assert manager.calls[3 : 3 + len(calls)] == calls
-
-
-def test_what_the_state_does_not_allow_is_skipped() -> None:
-    manager = Recorder()
-    steps: list[Step] = [
-        Preempt("a"),
-        Loaded("a"),
-        Finish("a"),
-        Finish("a"),
-        Schedule("a"),
-        Lookup("a"),
-        Load("a", 4),
-    ]
-    told = play(steps, manager)
-    assert [text.split(":")[0] for text in told] == ["skipped", "skipped", "", *["skipped"] * 4]
-
-
-def test_the_rest() -> None:
-    manager = Recorder()
-    told = play([Evict("a", 0, (0, 1, 5)), Evict("a", 0, (0,)), Reset(), NewStep()], manager)
-    assert told[0] == ""
-    assert told[1].startswith("skipped")
-    assert told[2].startswith("refused")
-    assert ("evict", 7) in manager.calls
+    play(steps, manager, groups)
+    assert manager.allocation.num_external_computed_tokens == external
 
 
 @pytest.mark.parametrize(
@@ -318,21 +301,6 @@ class _Shared(Recorder):
 
     def get_computed_blocks(self, name: str) -> Hit:
         return replace(super().get_computed_blocks(name), shared_prefix_boundary=self._boundary)
-
-
-def test_what_is_done_otherwise_than_asked_is_said() -> None:
-    steps = [Schedule("a", 7, external=9), Schedule("a", 99)]
-    told = play(steps, Recorder(), HYBRID)
-    assert told == [
-        "8 external tokens are taken, not 9; 4 tokens are computed, not 7",
-        "4 tokens are computed, not 6",
-    ]
-    (text,) = play([Load("a", 6)], Recorder(hit=4), HYBRID)
-    assert text == "4 tokens are loaded, not 6"
-    told = play([Schedule("a"), Schedule("a", drafts=3, accepted=3)], Recorder(), drafts=2)
-    assert told[1] == "2 drafts are verified, not 3; 2 drafts are accepted, not 3"
-    told = play([Schedule("a", 9)], Recorder(), max_chunk=8)
-    assert told == ["8 tokens are computed, not 9"]
 
 
 def test_exactly_what_is_asked_is_done_and_said() -> None:

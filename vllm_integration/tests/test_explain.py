@@ -65,15 +65,6 @@ def test_which_blocks_a_hit_of_512_tokens_needs_and_why() -> None:
     assert [(line.count("t") - 1, line.count("L")) for line in roles] == [(0, 1), (7, 1)]
 
 
-def test_a_strip_too_wide_says_what_it_leaves_out() -> None:
-    shown = explain("--preset", "mistral-7b-v0.1-LIKE").stdout
-    assert "not drawn: blocks 0 to" in shown
-    assert "; of them the hit needs blocks" in shown
-    strips = [line for line in shown.splitlines() if line.startswith("  block   ")]
-    assert strips
-    assert max(map(len, strips)) <= 100
-
-
 def test_json_has_the_same_facts() -> None:
     found = explained(*PAIR, "--eagle", "--hit", 512, "--cached", "1=26-32")
     assert found["groups"][1]["required"] == [[25, 32]]
@@ -105,26 +96,6 @@ def test_a_flagged_group_turns_eagle_on_and_spelling_is_free() -> None:
     assert (uncached["alignment"], len(uncached["groups"])) == (16, 1)
 
 
-def test_a_longer_hit_is_told_what_it_lacks() -> None:
-    shown = explain("--preset", "gpt-oss-like", "--cached", "1=0-3", "--tokens", 200).stdout
-    assert "longest valid hit of what is cached: 64 tokens" in shown
-    assert "  not 80: block 4 of group 1 is not cached" in shown
-    assert "  and 3 longer ones" in shown
-    assert explained(*PAIR, "--cached", "0=none")["hit"] == 0
-
-
-def test_retention_and_horizon() -> None:
-    sparse = explained(*PAIR, "--tokens", 700, "--retention", 0)
-    dense = explained(*PAIR, "--tokens", 700, "--retention", "dense")
-    assert sparse["groups"][1]["registered"] == [[33, 39]]
-    assert dense["groups"][1]["registered"] == [[0, 42]]
-    reach = {
-        policy: explained(*PAIR, "--eagle", "--tokens", 576, "--horizon", policy)["hit"]
-        for policy in ("capped", "hashed")
-    }
-    assert reach == {"capped": 448, "hashed": 512}
-
-
 def test_a_release_has_its_horizon() -> None:
     asked = *PAIR, "--eagle", "--tokens", 576
     found = {
@@ -133,12 +104,6 @@ def test_a_release_has_its_horizon() -> None:
     }
     assert list(found.values()) == ["capped", "capped", "hashed", "hashed"]
     assert explained(*asked) == explained(*asked, "--release", "0.33.0")
-
-
-def test_short_prompts() -> None:
-    shown = explain(*PAIR, "--tokens", 17).stdout
-    assert "the prompt fills no block of the group" in shown
-    assert shown.splitlines()[-1] == "there is no hit"
 
 
 def test_the_svg_has_every_block(tmp_path: Path) -> None:
@@ -151,14 +116,6 @@ def test_the_svg_has_every_block(tmp_path: Path) -> None:
     assert (classes.count("cell t"), classes.count("cell L"), classes.count("cell p")) == (7, 2, 8)
     title = root.findtext(f"{{{NAMESPACE}}}title")
     assert title == explained(*PAIR, "--eagle", "--hit", 512)["answer"]
-
-
-def test_a_wide_svg_says_what_it_leaves_out(tmp_path: Path) -> None:
-    path = tmp_path / "strip.svg"
-    assert explain(*PAIR, "--tokens", 10_000, "--svg", path).exit_code == 0
-    assert "not drawn: blocks 0 to" in path.read_text()
-    assert explain(*PAIR, "--tokens", 3, "--svg", path).exit_code == 0
-    assert ElementTree.parse(path).getroot().findtext(f"{{{NAMESPACE}}}title") == "there is no hit"
 
 
 def test_a_finding_is_told(report: Path) -> None:
