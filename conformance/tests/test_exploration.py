@@ -11,7 +11,6 @@ import pytest
 
 from hitproof.conformance.checks.lookup import check_lookup
 from hitproof.conformance.checks.spaces import space_of
-from hitproof.conformance.exploration.canonical import Canonical
 from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import CannotJudge
@@ -108,54 +107,14 @@ def scan_right(pool: Any, keys: list[bytes]) -> list[Any]:
     return table
 
 
-def asks_again(pool: Any, keys: list[bytes]) -> LookupAnswer:
-    for i in range(len(keys) - 1, -1, -1):
-        pool.get_cached_block(keys[i], [0])
-    held = pool.get_cached_block(keys[-1], [0])
-    return LookupAnswer(0, [[]]) if held is None else LookupAnswer(len(keys), [[None] * len(keys)])
-
-
-def looks_into_blocks(pool: Any, keys: list[bytes]) -> LookupAnswer:
-    table = scan_right(pool, keys)
-    return LookupAnswer(len(keys) if not table[-1].is_null else 0, [table])
-
-
-def compares_blocks(pool: Any, keys: list[bytes]) -> LookupAnswer:
-    table = scan_right(pool, keys)
-    return LookupAnswer(len(keys) if table[-1] != pool.null_block else 0, [table])
-
-
 def serves_what_differs(pool: Any, keys: list[bytes]) -> LookupAnswer:
     return LookupAnswer(len(keys), [scan_right(pool, keys)])
-
-
-@pytest.mark.parametrize("how", [asks_again, looks_into_blocks, compares_blocks])
-def test_what_merging_forgets_is_not_used_unnoticed(how: Any) -> None:
-    configuration = single_group(SLIDING, 1, 1, 9, False, 5)
-    exploration = explored(configuration, OddLookup(configuration, how), 5)
-    assert not exploration.merged
-    assert len({path.answer.hit_length for path in exploration.paths}) == 2  # type: ignore[union-attr]
 
 
 def test_served_blocks_that_merged_runs_disagree_on_are_told_apart() -> None:
     configuration = single_group(SLIDING, 1, 1, 9, False, 5)
     exploration = explored(configuration, OddLookup(configuration, serves_what_differs), 5)
     assert len(exploration.paths) == 2**5
-
-
-def identity(pool: Any, keys: list[bytes]) -> LookupAnswer:
-    table = scan_right(pool, keys)
-    served = len(keys) if table[-1] is not pool.null_block else 0
-    return LookupAnswer(served, [table[:served]])
-
-
-def test_identity_between_blocks_is_noticed_on_small_requests() -> None:
-    class Subject(BrokenSubject):
-        def lookup(self, judged: Any) -> Any:
-            return OddLookup(judged, identity)
-
-    result = check_lookup(Subject(), single_group(SLIDING, 1, 1, 2, False, 5))
-    assert result.evidence or result.detail
 
 
 def test_what_collecting_garbage_runs_is_not_the_lookups() -> None:
@@ -178,15 +137,6 @@ def test_what_collecting_garbage_runs_is_not_the_lookups() -> None:
     assert exploration.merged
 
 
-def test_iterators_are_told_apart_by_where_they_are() -> None:
-    def held(start: int) -> Any:
-        iterators = [iter(range(9)), iter(range(start, 9)), iter(range(9))]
-        return Canonical(()).value(iterators)
-
-    assert held(2) == held(2)
-    assert held(2) != held(3)
-
-
 def swallows(pool: Any, keys: list[bytes]) -> LookupAnswer:
     with contextlib.suppress(BaseException):
         pool.get_cached_block(keys[0], [0])
@@ -205,21 +155,6 @@ def test_what_cannot_be_judged_is_said(how: Any, sentence: str) -> None:
     configuration = single_group(SLIDING, 1, 1, 2, False, 3)
     with pytest.raises(CannotJudge, match=sentence):
         explored(configuration, OddLookup(configuration, how), 3)
-
-
-def test_a_lookup_that_changes_its_mind_is_not_judged() -> None:
-    runs: list[int] = []
-
-    def fickle(pool: Any, keys: list[bytes]) -> LookupAnswer:
-        runs.append(0)
-        first = (len(runs) - 1) % len(keys)
-        for i in range(first, len(keys)):
-            pool.get_cached_block(keys[i], [0])
-        return LookupAnswer(0, [[]])
-
-    configuration = single_group(SLIDING, 1, 1, 2, False, 4)
-    with pytest.raises(CannotJudge, match="twice"):
-        explored(configuration, OddLookup(configuration, fickle), 4)
 
 
 def test_a_spent_budget_is_no_result() -> None:

@@ -229,6 +229,34 @@ def test_another_free_order(monkeypatch):
 
 
 
+def test_a_stale_key(monkeypatch):
+    monkeypatch.setattr(BlockPool, "_maybe_evict_cached_block", lambda self, block: (
+        block.reset_hash()))
+    play(extra=', {"do": "evict", "request": "c", "group": 0, "blocks": [0, 1]}')
+
+
+def test_a_key_that_is_dropped(monkeypatch):
+    original = BlockPool.touch
+    def drop(self, blocks, *a, **k):
+        original(self, blocks, *a, **k)
+        for block in blocks:
+            for each in block if isinstance(block, (list, tuple)) else (block,):
+                if each.block_hash is not None:
+                    self.cached_block_hash_to_block.pop(each.block_hash, each.block_id)
+    monkeypatch.setattr(BlockPool, "touch", drop)
+    play()
+
+
+def test_tables_that_outlive_their_request(monkeypatch):
+    original = managers.FullAttentionManager.free
+    def keep(self, request_id):
+        blocks = list(self.req_to_blocks[request_id])
+        original(self, request_id)
+        self.req_to_blocks[request_id] = blocks
+    monkeypatch.setattr(managers.FullAttentionManager, "free", keep)
+    play(extra=', {"do": "finish", "request": "b"}')
+
+
 def test_a_reset_that_keeps_keys(monkeypatch):
     def keep(self):
         return True
@@ -274,6 +302,9 @@ BROKEN = {
     "test_a_block_less": "code  : hit-too-short(run=whole, short=one)",
     "test_a_block_left_out": "code  : prefix-block-unregistered",
     "test_a_leak": "code  : reference-count-wrong",
+    "test_a_stale_key": "code  : key-finds-block-without-it",
+    "test_a_key_that_is_dropped": "code  : key-finds-nothing",
+    "test_tables_that_outlive_their_request": "code  : freed-request-holds-blocks",
     "test_another_free_order": "code  : lockstep-difference(field=free_queue, method=free)",
     "test_a_reset_that_keeps_keys": "code  : key-not-removed(method=reset_prefix_cache)",
     "test_a_window_freed_too_early": "code  : null-block-read",
