@@ -142,6 +142,7 @@ def measured(
     return measure(run, known, lambda *_: None, search)
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_branch_that_nothing_runs_is_seen(
     broken_copy: Copy, monkeypatch: pytest.MonkeyPatch

@@ -95,7 +95,10 @@ def wanted(name: str) -> Wanted:
     return Wanted(read_model(model), with_paths(arguments), LENGTHS, ANSWER, QUESTION)
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+_OLDER = (pytest.param(release, marks=pytest.mark.long) for release in RELEASES[:-1])
+
+
+@pytest.fixture(scope="module", params=[NEWEST, *_OLDER])
 def deployed(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, Any]]]:
     """What each configuration is and hits on a release."""
     target = resolve(request.param)
