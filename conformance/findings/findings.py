@@ -35,7 +35,6 @@ from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import Figure, draw
 from hitproof.conformance.histories.schema import Evict, Schedule
-from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_blocks, in_tokens
 
@@ -96,11 +95,20 @@ class Finding:
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON, as `hitproof check --format json` prints it."""
         return {
-            **picked(self.signature, "claim", **{"class": "divergence"}),
+            "claim": self.signature.claim,
             "cites": sort_of(self.signature.claim),
-            **picked(self, "sentence", "signature", "given", "spec", "actual", "source"),
+            "sentence": self.sentence,
+            "class": self.signature.divergence,
+            "signature": self.signature.as_json(),
+            "given": list(self.given),
+            "spec": self.spec,
+            "actual": self.actual,
             "strip": self.strip.splitlines(),
-            **picked(self, "location", "configuration", "evidence", "trace"),
+            "source": self.source,
+            "location": None if self.location is None else self.location.as_json(),
+            "configuration": self.configuration,
+            "evidence": self.evidence,
+            "trace": self.trace,
             **self.demonstration.as_json(),
         }
 

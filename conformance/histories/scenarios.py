@@ -363,9 +363,7 @@ def _resets(made: Scenario) -> None:
             at,
             reset_running_requests=made.chance(0.4),
             reset_connector=connector is not None and made.chance(0.7),
-            connector_refuses=connector is not None
-            and not connector.offloads
-            and made.chance(0.15),
+            connector_refuses=connector is not None and not connector.keeps and made.chance(0.15),
         )
         for at in sorted(made.random.sample(range(1, 20), made.random.randint(1, 4)))
     )
@@ -406,10 +404,22 @@ def _transfers(made: Scenario) -> None:
 
 
 def _offloads(made: Scenario) -> None:
-    room = made.any_of(_LONGEST, 4 * _LONGEST, 8 * _LONGEST) * len(made.groups)
-    made.deployed["connector"] = Connector(offloads=2 + room, delay=made.any_of(0, 0, 1, 3))
+    """Host memory, block by block or in chunks, or a store."""
+    room = 2 + made.any_of(_LONGEST, 4 * _LONGEST, 8 * _LONGEST) * len(made.groups)
+    delay, sizes = made.any_of(0, 0, 1, 3), {each.block_size for each in made.groups}
+    retention = made.any_of(None, "dense", "dense")
+    connector = Connector(offloads=room, delay=delay)
+    if how := made.any_of(None, "chunks", "chunks", "store"):
+        alignment = math.lcm(*sizes)
+        retention = made.any_of(None, None, 0, alignment, 2 * alignment, "dense")
+    if how == "chunks":
+        chunk = made.any_of(1, 1, 2, 4) if len(sizes) == 1 else 1
+        connector = replace(connector, chunk=chunk, outputs=made.chance(0.6))
+    elif how == "store":
+        connector = replace(connector, offloads=0, store=True)
+    made.deployed["connector"] = connector
     if any(each.kind in SPARSE_KINDS for each in made.groups):
-        made.deployed["retention_interval"] = made.any_of(None, "dense", "dense")
+        made.deployed["retention_interval"] = retention
 
 
 def _host(made: Scenario) -> None:

@@ -92,13 +92,27 @@ class Connector:
     """Whether a request whose load fails ends or recomputes what is missing. vLLM:
     ``kv_load_failure_policy``."""
     offloads: NonNegativeInt = 0
-    """Number of blocks of host memory to which computed blocks are offloaded and from which they
-    are loaded, instead of the requests' ``loads``. vLLM: ``SimpleCPUOffloadConnector``, from 0.33
-    on."""
+    """Number of blocks, or chunks, of host memory to which computed blocks are offloaded and from
+    which they are loaded, instead of the requests' ``loads``. vLLM: ``SimpleCPUOffloadConnector``,
+    from 0.33 on."""
+    chunk: NonNegativeInt = 0
+    """Number of blocks of a group that are offloaded as one; 0 if blocks are offloaded one by one.
+    vLLM: ``OffloadingConnector`` with ``CPUOffloadingManager``, from 0.22 on."""
+    store: bool = False
+    """Whether blocks are offloaded to a store that evicts none, instead of host memory. vLLM:
+    ``MooncakeStoreConnector``, from 0.22 on."""
+    outputs: bool = False
+    """Whether chunks of what is sampled are offloaded, too, or those of prompts alone. vLLM:
+    ``offload_prompt_only`` set to false."""
     delay: NonNegativeInt = 0
-    """Additional steps until a copy to or from host memory is reported as done."""
+    """Additional steps until a copy to or from host memory, or a store, is reported as done."""
 
     __pydantic_config__ = STRICT
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it has what was computed, and not what the requests say."""
+        return bool(self.offloads or self.store)
 
 
 @dataclass(frozen=True)
@@ -254,8 +268,12 @@ class Deployment:
             raise HistoryError(
                 "a host pool needs one rank; omit host, or ranks and decode_context_parallel_size"
             )
-        if self.connector is not None and self.connector.offloads and self.layers:
+        if self.connector is not None and self.connector.keeps and self.layers:
             raise HistoryError("offloading needs groups, not layers; omit layers or offloads")
+        if self.connector is not None and self.connector.chunk and not self.connector.offloads:
+            raise HistoryError("chunks are of host memory; set connector.offloads, or omit chunk")
+        if self.connector is not None and self.connector.store and self.connector.offloads:
+            raise HistoryError("blocks are kept in host memory or a store; omit offloads or store")
         if self.connector is not None and self.host is not None:
             raise HistoryError("a host pool has its own connector; omit connector")
         if self.encoder is not None and self.encoder.whole_images and self.has_mamba:
@@ -536,7 +554,7 @@ class SchedulerHistory:
         if connector is None and any(each.reset_connector for each in self.resets):
             raise HistoryError("there is no connector to reset; set connector")
         if any(each.connector_refuses for each in self.resets) and (
-            connector is None or connector.offloads
+            connector is None or connector.keeps
         ):
             raise HistoryError(
                 "an offloading connector reports its own failures; omit connector_refuses"
@@ -609,7 +627,7 @@ class SchedulerHistory:
             raise HistoryError(
                 f"nothing loads what request {name} asks for; set host.loads, or connector"
             )
-        offloads = deployment.connector is not None and deployment.connector.offloads
+        offloads = deployment.connector is not None and deployment.connector.keeps
         if offloads and (request.loads or request.send_steps is not None):
             raise HistoryError(
                 f"an offloading connector has what was computed, so request {name} cannot say it; "

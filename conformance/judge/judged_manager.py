@@ -322,14 +322,20 @@ class JudgedManager:
         self._registrations.evicted()
         seen = self._observe(call)
         if done and held:
-            due = "a reset is refused while blocks are in use"
-            actual = f"it is done while {', '.join(held)} hold blocks"
-            self._add_wrong(call, Code.RESET_WHILE_IN_USE, due, actual)
+            self._add(
+                self._judge.of_pool(
+                    Defect(Code.RESET_WHILE_IN_USE),
+                    "a reset is refused while blocks are in use",
+                    f"it is done while {', '.join(held)} hold blocks",
+                ),
+                call,
+            )
         if done:
             self._must_be_forgotten(call, _registered(seen))
         elif not seen.ref_counts:
             due, actual = "a reset is done where no block is in use", "it is refused"
-            self._add_wrong(call, Code.RESET_REFUSED, due, actual)
+            code = Defect(Code.RESET_REFUSED)
+            self._add(self._judge.of_pool(code, due, actual), call)
         return done
 
     def new_step_starts(self) -> None:
@@ -397,7 +403,8 @@ class JudgedManager:
     ) -> None:
         handed = self._ask(call, lambda _: find(name, num_tokens), name)
         for due, actual in wrong_blocks(self._engine, tables, num_tokens, handed):
-            self._add_wrong(call, Code.HANDED_BLOCKS_WRONG, due, actual)
+            code = Defect(Code.HANDED_BLOCKS_WRONG)
+            self._add(self._judge.of_pool(code, due, actual), call)
 
     def _judge_estimate(self, name: str, seen: Observation) -> None:
         """Judge how many tokens of a request are said to be cached."""
@@ -466,9 +473,14 @@ class JudgedManager:
         need = most_needed(self._engine, before, allocation, held, computed, num_tokens, waits)
         free, reserved = len(seen.free_queue), allocation.reserved_blocks
         if not is_answered_right(False, 0, need, free, reserved):
-            due = f"{need} blocks are enough for request {name}"
-            actual = f"it gets none, though {free} are free"
-            self._add_wrong("allocate_slots", Code.ALLOCATION_REFUSED, due, actual)
+            self._add(
+                self._judge.of_pool(
+                    Defect(Code.ALLOCATION_REFUSED),
+                    f"{need} blocks are enough for request {name}",
+                    f"it gets none, though {free} are free",
+                ),
+                "allocate_slots",
+            )
 
     def _judge_admission(
         self, name: str, allocation: Allocation, before: Observation, seen: Observation

@@ -1,13 +1,15 @@
 """What a KV connector keeps in host memory of what was computed here, and loads from there.
 
-Blocks are copied whole, in both directions. A copy may be made at any time until it is reported:
-here as late as can be, so that blocks which are taken meanwhile show. Only content is judged: keys
-name what their blocks hold, on the host, too, and steps read what they have to.
+Blocks are copied whole, in both directions, one by one or as chunks of several. A copy may be made
+at any time until it is reported: here as late as can be, so that blocks which are taken meanwhile
+show. Only content is judged: keys name what their blocks hold, on the host, too, and steps read
+what they have to.
 """
 
 from collections.abc import Iterator, Mapping
 
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.evidence import OFFLOADING
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
@@ -38,19 +40,43 @@ class Offloading(ConnectorTransfers):
         content: ContentModel,
     ) -> None:
         super().__init__(engine, connector, arrivals, content)
-        self._delay, self._device = connector.delay, content.store
+        # Workers of a store report for themselves, when they have copied.
+        self._delay = 0 if connector.store else connector.delay
+        self._device = content.store
         self._memory = ContentStore()
         self._copies: list[tuple[int, HostCopy]] = []
+        self._made: list[HostCopy] = []
+        """Those of them that are made, and not reported."""
         self._stored: list[HostCopy] = []
         self._reported: set[tuple[bool, int]] = set()
+        self._more = False
         self._keys = KeyedContent(
-            engine, requests, DueEntries(engine, requests), self._memory, _signature
+            engine,
+            requests,
+            DueEntries(engine, requests),
+            self._memory,
+            _in_chunks if connector.chunk else _signature,
         )
 
     @property
     def is_busy(self) -> bool:
         """Whether anything is being copied, or not taken up."""
-        return bool(self._copies or self._reported)
+        return bool(self._copies or self._reported) or self._more
+
+    def flush(self, plan: Plan) -> None:
+        """See `ConnectorTransfers`."""
+        told = plan.transfers
+        assert told is not None
+        self._step += 1
+        self._more = told.more
+        self._memory.new_step_starts()
+        waited = [copy for _, copy in self._copies if told.waits]
+        self._copies += [(self._step, copy) for copy in told.copies]
+        flushed = (c for _, c in self._copies if c.loads is None and c.number in told.flushed)
+        for copy in (*waited, *flushed):
+            if copy not in self._made:
+                self._copy(copy)
+                self._made.append(copy)
 
     def start(
         self,
@@ -62,13 +88,7 @@ class Offloading(ConnectorTransfers):
     ) -> Iterator[Violation]:
         """See `ConnectorTransfers`."""
         del touched, in_flight, held, known  # what is copied of used blocks shows as wrong content
-        told = plan.transfers
-        assert told is not None
-        self._step += 1
-        self._memory.new_step_starts()
-        for _, copy in self._copies if told.waits else ():
-            self._copy(copy)
-        self._copies += [(self._step, copy) for copy in told.copies]
+        self._over.difference_update(each.request for each in plan.scheduled)
         yield from ()
 
     def finish(self, known: Known) -> HostResult:
@@ -78,9 +98,10 @@ class Offloading(ConnectorTransfers):
         done = [copy for since, copy in self._copies if since <= last]
         self._copies = [each for each in self._copies if each[0] > last]
         for copy in done:
-            if copy.loads is not None:
+            if copy.loads is not None and copy not in self._made:
                 self._copy(copy)
-        self._stored = [copy for copy in done if copy.loads is None]
+        self._stored = [c for c in done if c.loads is None and c not in self._made]
+        self._made = [copy for copy in self._made if copy not in done]
         self._reported |= {(each.loads is None, each.number) for each in done}
         loaded = [name for each in done for name in each.loads or ()]
         self._waited.update(loaded)
@@ -98,6 +119,7 @@ class Offloading(ConnectorTransfers):
         """See `ConnectorTransfers`."""
         self._reported -= {(True, number) for number in result.done}
         self._reported -= {(False, number) for number in result.read}
+        self._over.update(result.loaded)
 
     def wrong_keys(self, cached: Mapping[tuple[int, str], tuple[int, ...]]) -> Iterator[Violation]:
         """The keys of host memory that do not name what their block holds."""
@@ -114,3 +136,8 @@ class Offloading(ConnectorTransfers):
 def _signature(group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
     del group
     return Signature.booked(defect, divergence, CONNECTOR, False, claim)
+
+
+def _in_chunks(group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
+    told = Defect.read(defect.code, {**dict(defect.parameters), "tier": OFFLOADING})
+    return _signature(group, claim, told, divergence)

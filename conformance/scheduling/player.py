@@ -101,7 +101,7 @@ class _Player:
         if connector is not None:
             self._transfers = (
                 Offloading(engine, connector, history.requests, requests, self._content)
-                if connector.offloads
+                if connector.keeps
                 else ConnectorTransfers(engine, connector, history.requests, self._content)
             )
         self._runner = ModelRunner(

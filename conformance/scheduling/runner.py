@@ -155,6 +155,8 @@ class ModelRunner:
         """Run one step, until it samples; ``pool`` is what was held when it was planned."""
         held = pool.held
         self._content.new_step_starts()
+        if self._transfers is not None:
+            self._transfers.flush(plan)
         for block in plan.zeroed or ():
             self._content.store.zero(block)
         for name in (*plan.finished, *plan.preempted):

@@ -74,6 +74,9 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
         for changes in _plainer(each):
             plainer: Reset = replace(each, **changes)
             yield partial(replace, history, resets=(*others[0], plainer, *others[1]))
+    if deployment.connector is not None:
+        for changes in _plainer(deployment.connector):
+            yield partial(_with, history, connector=replace(deployment.connector, **changes))
     if deployment.encoder is not None:
         for changes in _plainer(deployment.encoder):
             yield partial(_with, history, encoder=replace(deployment.encoder, **changes))

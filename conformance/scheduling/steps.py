@@ -397,7 +397,8 @@ class StepRules:
             )
         if got >= due or (due - got < self._lookahead and known - start > 1):
             return
-        if self._blocks and not decodes and self._is_of_use(name, start, got, due, now):
+        ran_by = {one.request: one.start + one.num_tokens for one in before}
+        if self._blocks and not decodes and self._is_of_use(name, start, got, due, now, ran_by):
             return
         if got == 0 and not self._deployment.enable_chunked_prefill and name not in now.before:
             return
@@ -419,8 +420,19 @@ class StepRules:
             min(end // size, (known - 1) // size - dropped) * size > start for size in self._blocks
         )
 
-    def _is_of_use(self, name: str, start: int, got: int, due: int, now: Situation) -> bool:
-        """Whether a chunk beside recurrent states may end so early."""
+    def _is_of_use(
+        self,
+        name: str,
+        start: int,
+        got: int,
+        due: int,
+        now: Situation,
+        ran_by: Mapping[str, int],
+    ) -> bool:
+        """Whether a chunk beside recurrent states may end so early.
+
+        ``ran_by`` has where the chunks of requests before it in the step end.
+        """
         known, end, size = now.known[name], start + got, max(self._blocks)
         aligned = math.lcm(*self._blocks)
         if not got:
@@ -436,6 +448,10 @@ class StepRules:
         mine = self._arrivals[name].content + self._arrivals[name].output
         others = (each for other, each in self._arrivals.items() if other != name)
         shared = [common(mine, each.content + each.output) for each in others]
+        # Of what a request before it computes, there is a part.
+        shared += [
+            min(common(mine, self._arrivals[other].content), end) for other, end in ran_by.items()
+        ]
         if (furthest := self._furthest.get(name, 0)) > start:  # of itself, before it started again
             shared.append(furthest)
         # What is left of a shared prefix may end on any block of it.

@@ -123,6 +123,12 @@ class ConnectorTransfers:
         self._waited.discard(request)
         return waited
 
+    def flush(self, plan: Plan) -> None:
+        """Before all else of a step, what workers wait for is copied.
+
+        vLLM: ``handle_preemptions``, before ``_update_states``.
+        """
+
     def start(
         self,
         plan: Plan,

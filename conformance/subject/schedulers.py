@@ -100,13 +100,17 @@ class Transfers:
         loads: what it loads.
         sends: the tables of what it sends.
         copies: what is copied to or from host memory.
-        waits: whether workers wait for all such copies before the step.
+        waits: whether workers wait for all earlier copies before the step.
+        flushed: the copies to host memory that they wait for, these or earlier ones.
+        more: whether workers have more to copy, of which they have not said what it is.
     """
 
     loads: Mapping[str, Loading]
     sends: Mapping[str, Tables]
     copies: tuple["HostCopy", ...] = ()
     waits: bool = False
+    flushed: frozenset[int] = frozenset()
+    more: bool = False
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,41 @@ def test_what_is_read_before_it_is_there_is_seen() -> None:
     assert read == {Code.OTHER_CONTENT_READ}
 
 
+@pytest.mark.parametrize("flushed", [frozenset({0}), frozenset()])
+def test_what_is_given_up_is_copied_first(flushed: frozenset[int]) -> None:
+    """The step after the one that stores takes a block of it, and says so or not."""
+    connector = Connector(offloads=9, chunk=1, delay=1)
+    requests = {name: each.request for name, each in ARRIVALS.items()}
+    judge = Judge(ENGINE, requests, PREFIXES, JudgedPolicies())
+    content = ContentModel(
+        ENGINE, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
+    )
+    offloading = Offloading(ENGINE, connector, ARRIVALS, requests, content)
+    deployment = Deployment((GROUP,), 20, 64, 64, connector=connector)
+    runner = ModelRunner(ENGINE, ARRIVALS, content, about(deployment), transfers=offloading)
+    pool = PoolState({}, 0, frozenset(range(1, 20)))
+    a = Scheduled("a", 0, 9, 0, ((1, 2, 3),), whole=True, first=True)
+    b = Scheduled("b", 0, 9, 0, ((4, 1, 5),), whole=True, first=True)
+    for plan in (
+        Plan((a,), transfers=Transfers({}, {}, (STORED,))),
+        Plan((b,), ("a",), transfers=Transfers({}, {}, flushed=flushed)),
+        Plan((), transfers=Transfers({}, {}, flushed=flushed)),
+    ):
+        done, misread = runner.execute(plan, pool)
+        assert not misread
+        runner.sample(plan, done, {})
+        list(runner.taken_up(done, {}))
+    wrong = [str(each.signature.defect) for each in offloading.wrong_keys(KEYS)]
+    assert wrong == ([] if flushed else ["key-names-other-content(tier=offloading)"])
+
+
 def test_what_the_connector_has_is_not_said_of_requests() -> None:
     deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector(offloads=9))
     with pytest.raises(HistoryError, match="or offloads"):
         SchedulerHistory(deployment, {"a": Arrival(PROMPT, (90,), loads=8)})
+    with pytest.raises(HistoryError, match=r"set connector\.offloads"):
+        replace(deployment, connector=Connector(chunk=2))
+    with pytest.raises(HistoryError, match="omit offloads or store"):
+        replace(deployment, connector=Connector(offloads=2, store=True))
     with pytest.raises(HistoryError, match="omit layers or offloads"):
         replace(deployment, layers=(Layers(),))

@@ -14,13 +14,18 @@ from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.subject.schedulers import StartupRefused
 from hitproof.conformance.subject.tiers import Load
 from hitproof.spec.groups import Group, GroupKind, alignment
-from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.chunks import (
+    chunk_of,
+    connect_chunks,
+    ends_of,
+    reported,
+    slots,
+)
+from hitproof.vllm_integration.adapter.inspection import attribute
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.adapter.transfers import connectable
 
-_CONNECTOR = "OffloadingConnector"
-_CHUNK_NAMES = ("blocks_per_chunk", "block_size_factor")
 _CHUNKS = "offloading in chunks of several blocks"
 _STATES = "states that connectors load"
 _LOCAL = "offloading of chunked local attention"
@@ -52,21 +57,11 @@ class Offloading:
     def __init__(
         self, parts: Parts, schedulers: VllmSchedulers, layout: Layout, max_num_tokens: int
     ) -> None:
-        from vllm import config
-
         if connectable(layout.groups) != layout.groups:
             parts.lacks(_STATES)
         deployment = _deployment(layout, max_num_tokens)
         vllm_config = schedulers.vllm_config(deployment)
-        vllm_config.kv_transfer_config = call(
-            attribute(config, "KVTransferConfig"),
-            {
-                "kv_connector": _CONNECTOR,
-                "kv_role": "kv_both",
-                "kv_connector_extra_config": _extra_config(layout),
-            },
-            "KVTransferConfig",
-        )
+        connect_chunks(vllm_config, layout.groups, layout.blocks_per_chunk)
         with schedulers.groups_config(deployment, vllm_config) as groups:
             try:
                 self.started = schedulers.start_with(deployment, vllm_config, groups)
@@ -75,8 +70,7 @@ class Offloading:
         self.connector = attribute(self.started.scheduler, "connector")
         self.half = attribute(self.connector, "connector_scheduler")
         self.manager = attribute(self.half, "manager")
-        told = [getattr(self.half.config, n, None) for n in _CHUNK_NAMES]
-        if layout.blocks_per_chunk not in told:
+        if layout.blocks_per_chunk != chunk_of(self.half):
             parts.lacks(_CHUNKS)
         if self.started.engine.hash_block_size != layout.hash_block_size:
             raise CannotJudge(
@@ -112,17 +106,6 @@ def _deployment(layout: Layout, max_num_tokens: int) -> Deployment:
         lookahead_hashes=False,
         retention_interval="dense",
     )
-
-
-def _extra_config(layout: Layout) -> dict[str, Any]:
-    chunk, sizes = layout.blocks_per_chunk, {group.block_size for group in layout.groups}
-    # Releases without chunks of blocks of several sizes take tokens.
-    one = {"block_size": chunk * min(sizes)}
-    return {
-        "spec_name": "OffloadsSpec",
-        "spec_module_path": "hitproof.vllm_integration.adapter.offloads",
-        **(one if len(sizes) == 1 else {"blocks_per_chunk": chunk}),
-    }
 
 
 class VllmOffloadLookup:
@@ -183,8 +166,7 @@ class VllmOffloadLookup:
 class VllmOffloadPlays:
     """Requests that a real scheduler serves, with what its connector stores and loads of them.
 
-    Blocks are copied as vLLM's worker does: of each group in turn, from the place in the first
-    chunk that the job names. A block's content is known by its group and what it is of: its place
+    A block's content is known by its group and what it is of: its place
     in the request or, of a state, the tokens that it is after.
     """
 
@@ -309,28 +291,18 @@ class VllmOffloadPlays:
                 if place < len(table) and table[place]:
                     self._device[table[place]] = content
 
-    def _slots(self, keys: Sequence[Any], spec: Any) -> Iterator[tuple[Any, int, int]]:
-        """For each block that is copied: the key and its place in that chunk, and its number."""
-        chunk, ids, at = self._layout.blocks_per_chunk, [*map(int, spec.block_ids)], 0
-        for size, first in zip(spec.group_sizes, spec.block_indices, strict=True):
-            skipped = first % chunk
-            for place, block in enumerate(ids[:size]):
-                key, slot = divmod(skipped + place, chunk)
-                yield keys[at + key], slot, block
-            ids = ids[size:]
-            at += -(-(size + skipped) // chunk) if size else 0
-
     def _store(self, job: Any) -> None:
-        source, target = _specs(job)
+        source, target = ends_of(job)
+        chunk = self._layout.blocks_per_chunk
         for key in target.keys:
-            self._memory.setdefault(key, [None] * self._layout.blocks_per_chunk)
-        for key, slot, block in self._slots(target.keys, source):
-            self._memory[key][slot] = self._device.get(block, _NOTHING)
+            self._memory.setdefault(key, [None] * chunk)
+        for at, slot, block in slots(chunk, source):
+            self._memory[target.keys[at]][slot] = self._device.get(block, _NOTHING)
 
     def _load(self, job: Any, name: str, loads: list[set[int]]) -> None:
-        source, target = _specs(job)
-        for key, slot, block in self._slots(source.keys, target):
-            self._device[block] = self._memory.get(key, [])[slot] or _NOTHING
+        source, target = ends_of(job)
+        for at, slot, block in slots(self._layout.blocks_per_chunk, target):
+            self._device[block] = self._memory.get(source.keys[at], [])[slot] or _NOTHING
         loaded = {*map(int, target.block_ids)}
         for group, each, table in self._tables(name):
             for place, block in enumerate(table):
@@ -339,10 +311,7 @@ class VllmOffloadPlays:
                     loads[group].add(place)
 
     def _report(self, output: Any, told: Any) -> None:
-        from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import (
-            OffloadingWorkerMetadata,
-        )
-        from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+        from vllm.v1.outputs import ModelRunnerOutput
 
         jobs = [*told.load_jobs, *told.store_jobs]
         names = list(output.num_scheduled_tokens)
@@ -359,22 +328,10 @@ class VllmOffloadPlays:
             prompt_logprobs_dict={},
             pooler_output=None,
         )
-        result.kv_connector_output = KVConnectorOutput(
-            finished_recving={job.req_id for job in told.load_jobs.values()} or None,
-            kv_connector_worker_meta=OffloadingWorkerMetadata(
-                completed_jobs=dict.fromkeys(jobs, 1)
-            ),
-        )
+        loaded = [job.req_id for job in told.load_jobs.values()]
+        result.kv_connector_output = reported(jobs, loaded)
         self._scheduler.update_from_output(output, result)
 
 
 _Content = tuple[int, int]
 _NOTHING: _Content = (-1, -1)
-
-
-def _specs(job: Any) -> tuple[Any, Any]:
-    """From where and whereto a job copies."""
-    if hasattr(job, "transfer_spec"):
-        source, target = job.transfer_spec
-        return source, target
-    return job.src_spec, job.dst_spec

@@ -1,4 +1,4 @@
-"""An offloading backend that keeps nothing but what it is asked for.
+"""An offloading backend: one that keeps nothing but what it is asked for, or the target's own pool.
 
 vLLM imports it by the name of this module, as any backend out of its tree. Imported in the worker
 process only.
@@ -8,9 +8,12 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vllm.v1.kv_offload import base
+from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
+from vllm.v1.kv_offload.cpu.policies import base as policies
 
 _RESULTS = getattr(base, "LookupResult", None)
 _CONTEXT = getattr(base, "RequestOffloadingContext", None)
+_PLACE = "chunk_id" if hasattr(policies, "ChunkStatus") else "block_id"
 
 
 class Keys(base.LoadStoreSpec):  # type: ignore[misc]  # untyped vLLM
@@ -59,12 +62,32 @@ class Offloads(base.OffloadingManager):  # type: ignore[misc]  # untyped vLLM
         return None if _CONTEXT is None else _CONTEXT()
 
 
+class HostMemory(CPUOffloadingManager):  # type: ignore[misc]  # untyped vLLM
+    """The target's own pool of host memory; it can be asked for all that it has."""
+
+    def __init__(self, num_chunks: int) -> None:
+        super().__init__(num_chunks)
+        self._seen: dict[Any, None] = {}
+
+    def prepare_store(self, keys: Collection[Any], *args: Any, **kwargs: Any) -> Any:
+        """What is stored; its keys are noted."""
+        self._seen |= dict.fromkeys(keys)
+        return super().prepare_store(keys, *args, **kwargs)
+
+    def stored(self) -> dict[Any, int]:
+        """Where each chunk is that can be loaded."""
+        found = {key: self._policy.get(key) for key in self._seen}
+        ready = {key: each for key, each in found.items() if each is not None and each.is_ready}
+        return {key: int(getattr(each, _PLACE)) for key, each in ready.items()}
+
+
 class OffloadsSpec(base.OffloadingSpec):  # type: ignore[misc]  # untyped vLLM
     """How vLLM makes it."""
 
-    def get_manager(self) -> Offloads:
+    def get_manager(self) -> Any:
         """The scheduler's half."""
-        return Offloads()
+        num_chunks = self.extra_config["num_chunks"]
+        return HostMemory(num_chunks) if num_chunks else Offloads()
 
     def get_worker(self, *_: Any) -> Any:
         """There is no worker."""

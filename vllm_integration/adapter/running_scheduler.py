@@ -29,7 +29,6 @@ from hitproof.conformance.subject.schedulers import (
     Scheduled,
     WasReset,
 )
-from hitproof.vllm_integration.adapter import transfers
 from hitproof.vllm_integration.adapter.blocks import (
     HASH_LOOKAHEAD,
     block_hasher,
@@ -37,13 +36,15 @@ from hitproof.vllm_integration.adapter.blocks import (
     image_features,
 )
 from hitproof.vllm_integration.adapter.cache import VllmCache
+from hitproof.vllm_integration.adapter.chunks import RunningChunks
 from hitproof.vllm_integration.adapter.host_pool import (
     INDEXER,
     RunningHostPool,
 )
 from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.lookups import hits_per_group
-from hitproof.vllm_integration.adapter.transfers import RunningConnector
+from hitproof.vllm_integration.adapter.mooncake import RunningStore
+from hitproof.vllm_integration.adapter.transfers import RunningConnector, RunningOffload
 
 ENCODED = "encoder_cache_manager"
 """That which keeps what is encoded."""
@@ -121,8 +122,12 @@ class VllmScheduler:
         self._host: RunningHostPool | None = None
         self._connector: RunningConnector | None = None
         if deployment.connector is not None:
-            if deployment.connector.offloads:
-                offload = self._connector = transfers.RunningOffload(scheduler)
+            if deployment.connector.store:
+                self._connector = RunningStore(scheduler, vllm_config, deployment.connector.delay)
+            elif deployment.connector.chunk:
+                self._connector = RunningChunks(scheduler)
+            elif deployment.connector.offloads:
+                offload = self._connector = RunningOffload(scheduler)
                 offload.bind(vllm.utils, self.engine, self._requests)
             else:
                 self._connector = RunningConnector(scheduler)
@@ -435,10 +440,12 @@ class VllmScheduler:
 
     def loading(self) -> frozenset[str]:
         waits = getattr(self._vllm.requests.RequestStatus, "WAITING_FOR_REMOTE_KVS", None)
+        put_off = frozenset[str]() if self._connector is None else self._connector.put_off
         return frozenset(
             name
             for name, request in self._requests.items()
-            if waits is not None and request.status == waits
+            if (waits is not None and request.status == waits)
+            or (name in put_off and not request.is_finished())
         )
 
     def running(self) -> list[str]:

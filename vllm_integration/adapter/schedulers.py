@@ -8,9 +8,10 @@ lacks another.
 
 import copy
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.histories.schema import is_replayed
 from hitproof.conformance.histories.workloads import (
     Arrival,
+    Connector,
     Deployment,
     Layers,
     SchedulerHistory,
@@ -34,7 +36,8 @@ from hitproof.conformance.subject.schedulers import (
     StartupRefused,
 )
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.vllm_integration.adapter import transfers
+from hitproof.vllm_integration.adapter import mooncake, transfers
+from hitproof.vllm_integration.adapter.chunks import connect_chunks, offloads_chunks
 from hitproof.vllm_integration.adapter.engine import group_of
 from hitproof.vllm_integration.adapter.groups import (
     OPTING_OUT,
@@ -130,8 +133,8 @@ class VllmSchedulers:
         if deployment.host is not None and not has_host_pools():
             plain = replace(deployment, host=None)
             return self.possible(replace(history, deployment=plain, requests={}))
-        offloading = deployment.connector is not None and deployment.connector.offloads
-        if offloading and not transfers.offloads():
+        connector = deployment.connector
+        if connector and connector.keeps and not _keeps(connector):
             plain = replace(deployment, connector=None)
             return self.possible(replace(history, deployment=plain, requests={}, resets=()))
         if deployment.connector is not None and not reports_failed_loads():
@@ -277,8 +280,15 @@ class VllmSchedulers:
             made.speculative_config = self._speculative(deployment, made.model_config)
         if deployment.host is not None:
             connect(made, deployment.host)
-        if deployment.connector is not None:
-            transfers.connect(made, deployment.connector)
+        if (asked := deployment.connector) is not None and asked.store:
+            mooncake.connect_store(made)
+        elif asked is not None and asked.chunk:
+            ranks = math.prod(getattr(deployment, name) for name in _CONTEXT_PARALLEL)
+            connect_chunks(
+                made, deployment.groups, asked.chunk, asked.offloads, asked.outputs, ranks
+            )
+        elif asked is not None:
+            transfers.connect(made, asked)
         if deployment.encoder is not None and deployment.encoder.ec_connector:
             from hitproof.vllm_integration.adapter.encoding import ENCODING
 
@@ -451,7 +461,9 @@ class VllmSchedulers:
             given=("self",),
         )
         with _refusals():
-            scheduler = scheduler_class(**keywords)
+            stored = deployment.connector is not None and deployment.connector.store
+            with mooncake.starting() if stored else nullcontext():
+                scheduler = scheduler_class(**keywords)
         if deployment.encoder is not None:
             # A model's processor says how large its images are, and so both numbers.
             _set(scheduler, ENCODER_BUDGET, deployment.encoder.budget)
@@ -564,6 +576,13 @@ def _embedded_whole(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]]:
     for name, each in history.requests.items():
         whole = len(each.request.embedded) == len(each.prompt)
         yield name, each if whole else replace(each, embeddings=())
+
+
+def _keeps(connector: Connector) -> bool:
+    """Whether the release has what offloads in that way, as it is judged."""
+    if connector.store:
+        return mooncake.has_store()
+    return offloads_chunks() if connector.chunk else transfers.offloads()
 
 
 def _staggers() -> bool:

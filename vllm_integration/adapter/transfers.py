@@ -89,10 +89,15 @@ def connectable(groups: tuple[Group, ...]) -> tuple[Group, ...]:
 
 
 class RunningConnector:
-    """The connector of one scheduler: what it is asked for, and what its workers report."""
+    """The connector of one scheduler: what it is asked for, and what its workers report.
+
+    Attributes:
+        put_off: requests of which it could not say in the last step what it has.
+    """
 
     def __init__(self, scheduler: Any) -> None:
         self._connector = attribute(scheduler, "connector")
+        self.put_off: frozenset[str] = frozenset()
 
     def has(self, name: str, arrival: Arrival) -> None:
         """What it loads and sends of a request."""

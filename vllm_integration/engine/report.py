@@ -6,7 +6,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.engine.running import EngineReport, Outcome
 from hitproof.vllm_integration.verdict import Verdict
@@ -17,7 +16,9 @@ def engine_json(report: EngineReport) -> dict[str, Any]:
     return {
         "verdict": report.verdict.label,
         "exit_code": int(report.verdict),
-        **picked(report, "target", "build", "ended"),
+        "target": report.target.as_json(),
+        "build": report.build,
+        "ended": report.ended,
         "seconds": round(report.seconds, 1),
         "cases": [
             {

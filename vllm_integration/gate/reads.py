@@ -19,7 +19,6 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.bundled import READS
 from hitproof.vllm_integration.sandbox.driver import Limits, Worker
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -112,12 +111,13 @@ class ReadsReport:
         """The report as JSON."""
         return {
             "names": sorted(self.names),
-            "assumptions": [picked(each, "name", "reason") for each in self.assumptions],
+            "assumptions": [{"name": e.name, "reason": e.reason} for e in self.assumptions],
             "accepted": [
                 {"name": name, "reason": reason, "read": name in self.names}
                 for name, reason in sorted(self.accepted.items())
             ],
-            **picked(self, "unfamiliar", "detail"),
+            "unfamiliar": self.unfamiliar,
+            "detail": self.detail,
         }
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hitproof.conformance.findings.evidence import LookupEvidence
-from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.scope.profiles import Profile
@@ -115,7 +114,13 @@ class Unbounded:
 
     def as_json(self) -> dict[str, Any]:
         """The statement as JSON; it has no bound."""
-        return picked(self, "name", "status", "detail", "outside") | {"bound": None}
+        return {
+            "name": self.name,
+            "status": str(self.status),
+            "bound": None,
+            "detail": self.detail,
+            "outside": list(self.outside),
+        }
 
     def is_about(self, judged: Configuration | Layout) -> bool:
         """Whether it says something of the lookup of such a group, or of such groups."""

@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count, in_blocks, in_tokens
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.doctor import Change, Diagnosis
@@ -22,13 +21,20 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
     wanted = found.wanted
     return {
         "target": found.target.label,
-        **picked(wanted, "arguments", "answer", "question", model="model.name"),
+        "model": wanted.model.name,
+        "arguments": list(wanted.arguments),
         "max_model_len_cut": wanted.cut,
-        **picked(found, "deployment", "broken_rules", requests="rows", shortest_prompt="shortest"),
+        "answer": wanted.answer,
+        "question": wanted.question,
+        "deployment": found.deployment,
+        "broken_rules": found.broken_rules,
+        "requests": found.rows,
+        "shortest_prompt": found.shortest,
         "shortest_prompt_at_best": found.shortest_at_best,
-        **picked(found, other_arguments="arguments", other_releases="releases"),
+        "other_arguments": [each.as_json() for each in found.arguments],
+        "other_releases": [each.as_json() for each in found.releases],
         "faults": {
-            code: [picked(each, "number", "title") for each in faults]
+            code: [{"number": each.number, "title": each.title} for each in faults]
             for code, faults in faults_of(found).items()
         },
     }

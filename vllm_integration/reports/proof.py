@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.proofs.prover import ProofResult
 from hitproof.proofs.theorems import THEOREMS
@@ -131,7 +130,10 @@ def proofs_json(results: list[ProofResult]) -> list[dict[str, Any]]:
     labels = {claim: dict(_labels(claim, parts)) for claim, parts in by_claim.items()}
     return [
         {
-            **picked(result, "claim", "obligation", "status", "detail"),
+            "claim": result.claim,
+            "obligation": result.obligation,
+            "status": str(result.status),
+            "detail": result.detail,
             "resources": result.resource_count,
             "seconds": round(result.seconds, 3),
             "premises": None if result.premises is None else str(result.premises),

@@ -164,7 +164,7 @@ class _Writer:
             raise CannotJudge("a test does not reset the encoder's cache")
         if deployment.precisions:
             raise CannotJudge("a test has groups of one precision")
-        if deployment.connector is not None and deployment.connector.offloads:
+        if deployment.connector is not None and deployment.connector.keeps:
             raise CannotJudge("a test does not follow what a connector keeps in host memory")
         if deployment.host is not None:
             engine: type[scripted_engine.Engine] = scripted_engine.HostPoolEngine

@@ -239,11 +239,13 @@ class Shadow:
         self._found.pop(name, None)
         left = numbers(tables_of(self._judged.managers, name))
         if any(map(any, left)):
-            self._judged.wrong(
+            self._judged.add(
+                self._judged.judge.of_pool(
+                    Defect(Code.FREED_REQUEST_HOLDS_BLOCKS),
+                    "its tables are gone",
+                    f"{left}",
+                ),
                 call,
-                Defect(Code.FREED_REQUEST_HOLDS_BLOCKS),
-                "its tables are gone",
-                f"{left}",
             )
         self._judged.forget(name)
 
@@ -263,11 +265,13 @@ class Shadow:
             }
         )
         if held:
-            self._judged.wrong(
+            self._judged.add(
+                self._judged.judge.of_pool(
+                    Defect(Code.RESET_WHILE_IN_USE),
+                    "a reset is refused while blocks are in use",
+                    f"it is done while {', '.join(held)} hold blocks",
+                ),
                 call,
-                Defect(Code.RESET_WHILE_IN_USE),
-                "a reset is refused while blocks are in use",
-                f"it is done while {', '.join(held)} hold blocks",
             )
         self._must_be_forgotten(call, None)
 
@@ -279,11 +283,13 @@ class Shadow:
             if gone is None or block in gone
         }
         if found:
-            self._judged.wrong(
+            self._judged.add(
+                self._judged.judge.of_pool(
+                    Defect.of(Code.KEY_NOT_REMOVED, method=call.method),
+                    f"no key finds a block after {call.method}",
+                    f"keys find blocks {sorted(found)}",
+                ),
                 call,
-                Defect.of(Code.KEY_NOT_REMOVED, method=call.method),
-                f"no key finds a block after {call.method}",
-                f"keys find blocks {sorted(found)}",
             )
 
     def _popped(self, call: Call, result: Any) -> None:
@@ -320,7 +326,8 @@ class Shadow:
             if wrong:
                 blocks = f"blocks {sorted({block for _, block in wrong})}"
                 spec = "keys find the blocks that carry them"
-                self._judged.wrong(call, Defect(code), spec, blocks)
+                wrong_keys = self._judged.judge.of_pool(Defect(code), spec, blocks)
+                self._judged.add(wrong_keys, call)
 
     def _audit(self, call: Call) -> None:
         """Judge the pool's invariants."""

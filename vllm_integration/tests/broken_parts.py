@@ -4,11 +4,12 @@ Run with the name of a part, in a process of its own with the target on its path
 found of each fault, in histories that show nothing of the target as it is.
 """
 
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -559,6 +560,53 @@ def offloads() -> Faults:
     }
 
 
+# --- chunks
+
+
+def offloading(many: int, how: str, *names: str) -> Iterable[SchedulerHistory]:
+    """The first ones that offload to host memory in blocks or in chunks, or to a store."""
+    ways = {"blocks": (False, 0), "chunks": (False, 1), "store": (True, 0)}
+    found = drawn(50 * many, "offloads", *names)
+    connectors = ((each, each.deployment.connector) for each in found)
+    kept = (h for h, c in connectors if c and (c.store, min(c.chunk, 1)) == ways[how])
+    return islice(kept, many)
+
+
+def _line(old: str, new: str) -> Any:
+    """The offloading scheduler with a line of its text changed."""
+    from vllm.distributed.kv_transfer.kv_connector.v1 import offloading_connector
+    from vllm.distributed.kv_transfer.kv_connector.v1.offloading import scheduler
+
+    text = inspect.getsource(scheduler)
+    assert text.count(old) == 1, old
+    changed = dict(vars(scheduler))
+    exec(compile(text.replace(old, new), str(scheduler.__file__), "exec"), changed)
+    name = "OffloadingConnectorScheduler"
+    return patch.object(offloading_connector, name, changed[name])
+
+
+def chunks() -> Faults:
+    """Most put back what earlier releases had."""
+    other, raises = "key-names-other-content(tier=offloading)", "raises-exception"
+    last = "max(req.num_prompt_tokens, req.num_tokens - 1)"
+    window = "group_state.block_ids[j] = 0"
+    made = {
+        "what is given up is not copied first": (
+            other,
+            "                for jid in self._block_id_to_pending_jobs[bid]\n",
+            "                for jid in ()\n",
+        ),
+        "what a window gives up is stored": (other, window, "pass"),
+        "what is sampled last is stored": (other, last, "req.num_tokens"),
+        "a reload is waited for before it begins": (
+            raises,
+            "req_status.transfer_jobs - self._current_batch_load_jobs.keys()",
+            "req_status.transfer_jobs",
+        ),
+    }
+    return {name: (start, _line(old, new)) for name, (start, old, new) in made.items()}
+
+
 # --- replays
 
 
@@ -635,7 +683,7 @@ PARTS: dict[str, tuple[Callable[[], Faults], Callable[[], Iterable[SchedulerHist
         connectors,
         lambda: chain(
             drawn(48, "connector", "resets"),
-            drawn(48, "offloads", "resets"),
+            offloading(20, "blocks", "resets"),
             drawn(48, "connector", "images"),
         ),
     ),
@@ -653,7 +701,11 @@ PARTS: dict[str, tuple[Callable[[], Faults], Callable[[], Iterable[SchedulerHist
         lambda: chain(drawn(50, "grammars", "drafts", "planned ahead"), drawn(50, "grammars")),
     ),
     "host_pools": (host_pools, lambda: chain(drawn(80, "host pool"), [read_workload(_HISTORY)])),
-    "offloads": (offloads, lambda: drawn(40, "offloads")),
+    "offloads": (offloads, lambda: offloading(20, "blocks")),
+    "chunks": (
+        chunks,
+        lambda: chain(offloading(40, "chunks"), offloading(12, "chunks", "resets")),
+    ),
     "replays": (replays, lambda: drawn(12, "outside the cache")),
     "resumed": (resumed, lambda: [read_workload(_IN_FLIGHT.read_text(encoding="utf-8"))]),
 }

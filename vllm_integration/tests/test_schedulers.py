@@ -283,7 +283,7 @@ def test_what_a_release_does_is_judged(release: str) -> None:
 
 
 PARTS = (
-    *("connectors", "encoders", "ends", "formats", "grammars"),
+    *("chunks", "connectors", "encoders", "ends", "formats", "grammars"),
     *("host_pools", "offloads", "replays", "resumed"),
 )
 """Those of `broken_parts`, which only the target's process can import."""

@@ -11,7 +11,6 @@ from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
-from hitproof.conformance.picking import picked
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.reference import policies
@@ -97,8 +96,11 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 def _finding(finding: Departure) -> dict[str, Any]:
     return {
-        **picked(finding.violation, "signature", "spec", "actual"),
-        **picked(finding, "step", "resynchronised"),
+        "signature": finding.signature.as_json(),
+        "spec": finding.violation.spec,
+        "actual": finding.violation.actual,
+        "step": finding.step,
+        "resynchronised": finding.resynchronised,
         "difference": None if finding.difference is None else _difference(finding.difference),
     }
 

@@ -1,0 +1,161 @@
+"""The jobs of vLLM's offloading connector, which copies chunks of several blocks.
+
+Imported in the worker process only.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from hitproof.conformance.histories.workloads import Arrival
+from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Transfers
+from hitproof.spec.groups import Group
+from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.transfers import RunningConnector
+
+CONNECTOR = "OffloadingConnector"
+LOOKUP = "get_num_new_matched_tokens"
+_CHUNK_NAMES = ("blocks_per_chunk", "block_size_factor")
+_MANAGER = "vllm.v1.kv_offload.cpu.manager"
+
+
+def offloads_chunks() -> bool:
+    """Whether the connector and its pool are there as they are judged: from 0.22 on."""
+    try:
+        return find_spec(_MANAGER) is not None and find_spec(f"{_MANAGER[:-7]}common") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def connect_chunks(
+    vllm_config: Any,
+    groups: Sequence[Group],
+    chunk: int,
+    num_chunks: int = 0,
+    outputs: bool = False,
+    ranks: int = 1,
+) -> None:
+    """Put the connector into a configuration, for chunks of so many blocks.
+
+    Blocks are of so many ``ranks`` of context parallelism.
+
+    Without ``num_chunks`` its backend has what it is asked for
+    (`vllm_integration.adapter.offloads`), with it vLLM's own pool of host memory. With ``outputs``
+    not only prompts are offloaded.
+    """
+    from vllm import config
+
+    sizes = {group.block_size for group in groups}
+    # Releases without chunks of blocks of several sizes take tokens.
+    one = {"block_size": chunk * min(sizes) * ranks}
+    extra = {
+        "spec_name": "OffloadsSpec",
+        "spec_module_path": "hitproof.vllm_integration.adapter.offloads",
+        "num_chunks": num_chunks,
+        "offload_prompt_only": not outputs,
+        **(one if len(sizes) == 1 else {"blocks_per_chunk": chunk}),
+    }
+    vllm_config.kv_transfer_config = call(
+        attribute(config, "KVTransferConfig"),
+        {"kv_connector": CONNECTOR, "kv_role": "kv_both", "kv_connector_extra_config": extra},
+        "KVTransferConfig",
+    )
+
+
+def chunk_of(half: Any) -> int:
+    """The blocks of a chunk, as the scheduler's half of the connector has it."""
+    told: int = next(value for n in _CHUNK_NAMES if (value := getattr(half.config, n, None)))
+    return told
+
+
+def ends_of(job: Any) -> tuple[Any, Any]:
+    """From where and whereto a job copies."""
+    if hasattr(job, "transfer_spec"):
+        source, target = job.transfer_spec
+        return source, target
+    return job.src_spec, job.dst_spec
+
+
+def slots(chunk: int, spec: Any) -> Iterator[tuple[int, int, int]]:
+    """For each block of a job: which of its chunks it is in, its place in there, and its number.
+
+    As vLLM's worker copies them: of each group in turn, from the place in the first chunk that the
+    job names.
+    """
+    ids, at = [*map(int, spec.block_ids)], 0
+    for size, first in zip(spec.group_sizes, spec.block_indices, strict=True):
+        skipped = first % chunk
+        for place, block in enumerate(ids[:size]):
+            key, slot = divmod(skipped + place, chunk)
+            yield at + key, slot, block
+        ids = ids[size:]
+        at += -(-(size + skipped) // chunk) if size else 0
+
+
+def reported(jobs: Sequence[int], loaded: Sequence[str]) -> Any:
+    """What workers report: jobs that are done, and the requests whose loads are."""
+    from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import (
+        OffloadingWorkerMetadata,
+    )
+    from vllm.v1.outputs import KVConnectorOutput
+
+    done = OffloadingWorkerMetadata(completed_jobs=dict.fromkeys(jobs, 1))
+    return KVConnectorOutput(finished_recving={*loaded} or None, kv_connector_worker_meta=done)
+
+
+class RunningChunks(RunningConnector):
+    """The offloading connector beside one scheduler, over the target's own pool of host memory."""
+
+    def __init__(self, scheduler: Any) -> None:
+        super().__init__(scheduler)
+        self._half = attribute(self._connector, "connector_scheduler")
+        self._chunk = chunk_of(self._half)
+        self._asked_again: set[str] = set()
+        real = attribute(self._connector, LOOKUP)
+
+        def noted(request: Any, *args: Any, **kwargs: Any) -> tuple[int | None, bool]:
+            answer: tuple[int | None, bool] = real(request, *args, **kwargs)
+            if answer[0] is None:
+                self._asked_again.add(request.request_id)
+            return answer
+
+        setattr(self._connector, LOOKUP, noted)
+
+    def has(self, name: str, arrival: Arrival) -> None:
+        """It has what it stored."""
+
+    def step(self, output: Any) -> Transfers:
+        """See `RunningConnector`."""
+        self.put_off = frozenset(self._asked_again)
+        self._asked_again.clear()
+        told = output.kv_connector_metadata
+        copies = [self._copy(number, job, loads=True) for number, job in told.load_jobs.items()]
+        copies += [self._copy(number, job, loads=False) for number, job in told.store_jobs.items()]
+        return Transfers({}, {}, tuple(copies), flushed=frozenset(told.jobs_to_flush or ()))
+
+    def _copy(self, number: int, job: Any, *, loads: bool) -> HostCopy:
+        source, target = ends_of(job)
+        device, host = (target, source) if loads else (source, target)
+        chunks = [*map(int, host.block_ids)]
+        copied = [
+            (block, 1 + chunks[at] * self._chunk + slot)
+            for at, slot, block in slots(self._chunk, device)
+        ]
+        blocks, places = zip(*copied, strict=True)
+        return HostCopy(number, blocks, places, (job.req_id,) if loads else None)
+
+    def report(self, result: HostResult) -> Any:
+        """See `RunningConnector`."""
+        return reported([*result.done, *result.read], result.loaded)
+
+    def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
+        """See `RunningConnector`. The key of a chunk is that of its last block."""
+        from vllm.v1.kv_offload import base
+
+        hash_of = attribute(base, "get_offload_block_hash")
+        group_of = attribute(base, "get_offload_group_idx")
+        last = self._chunk - 1
+        return {
+            (group_of(key), bytes(hash_of(key))): (1 + place * self._chunk + last,)
+            for key, place in attribute(self._half, "manager").stored().items()
+        }
