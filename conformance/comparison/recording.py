@@ -8,8 +8,7 @@ records are equal, and records are compared by a digest for each step.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from hitproof.conformance.comparison.facts import raised
 from hitproof.conformance.comparison.records import (
@@ -42,8 +41,6 @@ from hitproof.conformance.subject.managers import (
     Tables,
     sharing,
 )
-
-_T = TypeVar("_T")
 
 
 class Recorder:
@@ -115,29 +112,30 @@ class Recorded:
 
     # --- calls ---------------------------------------------------------------------------------
 
-    def _ask(self, ask: Callable[[], _T], call: str, *arguments: Any) -> _T:
+    def _ask(self, method: str, *arguments: Any, call: str = "", shown: Any = None) -> Any:
+        """Call a method; the record may name it otherwise, and its arguments."""
         self._calls += 1
-        self._note(Observable.CALLS, [call, *arguments])
-        return self._run(ask, call)
+        self._note(Observable.CALLS, [call or method, *(arguments if shown is None else shown)])
+        return self._run(method, *arguments, call=call)
 
-    def _run(self, ask: Callable[[], _T], call: str) -> _T:
+    def _run(self, method: str, *arguments: Any, call: str = "") -> Any:
         try:
-            return ask()
+            return getattr(self._manager, method)(*arguments)
         except Exception as error:
-            self._note(Observable.CRASHES, [call, raised(crash_of(error))])
+            self._note(Observable.CRASHES, [call or method, raised(crash_of(error))])
             raise
 
     def add_request(self, name: str, request: RequestInput) -> None:
         """The content of the request is the history's."""
-        self._run(lambda: self._manager.add_request(name, request), "add_request")
+        self._run("add_request", name, request)
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
         """So are the tokens."""
-        self._run(lambda: self._manager.append_output(name, token_ids), "append_output")
+        self._run("append_output", name, token_ids)
 
     def set_progress(self, name: str, progress: Progress) -> None:
         """The scheduler's bookkeeping shows in its other calls."""
-        self._run(lambda: self._manager.set_progress(name, progress), "set_progress")
+        self._run("set_progress", name, progress)
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """Keys are learned on the way."""
@@ -151,9 +149,7 @@ class Recorded:
 
     def get_computed_blocks(self, name: str) -> Hit:
         """The hit, its blocks and the shared prefix."""
-        hit = self._ask(
-            lambda: self._manager.get_computed_blocks(name), "get_computed_blocks", name
-        )
+        hit: Hit = self._ask("get_computed_blocks", name)
         self._note(Observable.HITS, [name, hit.length])
         self._note(Observable.HIT_TABLES, [name, self._labelled(hit.tables)])
         if hit.shared_prefix_boundary:
@@ -162,10 +158,10 @@ class Recorded:
 
     def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
         """The hit under a cap, and its blocks."""
-        manager = self._manager
-        if not isinstance(manager, CappedManager):
+        if not isinstance(self._manager, CappedManager):
             return None
-        hit = self._run(lambda: manager.get_computed_blocks_up_to(name, cap), "get_computed_blocks")
+        method, call = "get_computed_blocks_up_to", "get_computed_blocks"
+        hit: Hit | None = self._run(method, name, cap, call=call)
         if hit is not None:
             answer = [name, cap, hit.length, self._labelled(hit.tables)]
             self._note(Observable.CAPPED_HITS, answer)
@@ -175,10 +171,9 @@ class Recorded:
         self, name: str, cap: int | None = None
     ) -> tuple[Hit, bool] | None:
         """The local prefix, whether it is flagged, and its blocks."""
-        manager, call = self._manager, "get_computed_blocks_for_connector"
-        if not isinstance(manager, ConnectorManager):
+        if not isinstance(self._manager, ConnectorManager):
             return None
-        found = self._run(lambda: manager.get_computed_blocks_for_connector(name, cap), call)
+        found: tuple[Hit, bool] | None = self._run("get_computed_blocks_for_connector", name, cap)
         if found is not None:
             prefix, flagged = found
             answer = [name, cap, prefix.length, flagged, self._labelled(prefix.tables)]
@@ -191,9 +186,7 @@ class Recorded:
         asked["hit"] = None if allocation.hit is None else allocation.hit.length
         if not allocation.reserved_blocks:
             del asked["reserved_blocks"]
-        new = self._ask(
-            lambda: self._manager.allocate_slots(name, allocation), "allocate_slots", name, asked
-        )
+        new: Tables | None = self._ask("allocate_slots", name, allocation, shown=[name, asked])
         self._answered(Observable.ADMISSION, name, new is not None)
         if new is not None:
             self._allocated = frozenset(block for table in new for block in table if block)
@@ -201,56 +194,51 @@ class Recorded:
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
         """What it registers shows in the cache."""
-        self._ask(
-            lambda: self._manager.cache_blocks(name, num_computed_tokens),
-            "cache_blocks",
-            name,
-            num_computed_tokens,
-        )
+        self._ask("cache_blocks", name, num_computed_tokens)
 
     def free(self, name: str) -> None:
         """What it frees shows in the tables and in the free queue."""
-        self._ask(lambda: self._manager.free(name), "free", name)
+        self._ask("free", name)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """What it evicts shows in the cache."""
         ids = sorted(block_ids)
         known = sorted(self._label(block) for block in ids)
-        self._ask(lambda: self._manager.evict_blocks(ids), "evict_blocks", known)
+        self._ask("evict_blocks", ids, shown=[known])
 
     def reset_prefix_cache(self) -> bool:
         """Whether it was done."""
-        done = self._ask(self._manager.reset_prefix_cache, "reset_prefix_cache")
+        done: bool = self._ask("reset_prefix_cache")
         self._answered(Observable.RESETS, "reset", done)
         return done
 
     def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
         """What it frees shows in the tables and in the free queue."""
-        manager, call = sharing(self._manager), "remove_skipped_blocks"
-        remove = partial(manager.remove_skipped_blocks, name, num_computed_tokens)
-        self._ask(remove, call, name, num_computed_tokens)
+        sharing(self._manager)
+        self._ask("remove_skipped_blocks", name, num_computed_tokens)
 
     def take_free_blocks(self, count: int | None) -> Sequence[int]:
         """How many; which ones shows in the free queue."""
-        manager = sharing(self._manager)
-        take = partial(manager.take_free_blocks, count)
-        taken = self._ask(take, "get_new_blocks", count)
+        sharing(self._manager)
+        taken: Sequence[int] = self._ask("take_free_blocks", count, call="get_new_blocks")
         self._answered(Observable.ADMISSION, "outside", bool(taken))
         return taken
 
     def hold_blocks(self, block_ids: Sequence[int]) -> None:
         """What it holds shows in the free queue."""
-        manager, known = sharing(self._manager), sorted(map(self._label, block_ids))
-        self._ask(lambda: manager.hold_blocks(block_ids), "touch", known)
+        sharing(self._manager)
+        known = sorted(map(self._label, block_ids))
+        self._ask("hold_blocks", block_ids, call="touch", shown=[known])
 
     def release_blocks(self, block_ids: Sequence[int]) -> None:
         """What it frees shows in the free queue."""
-        manager, known = sharing(self._manager), sorted(map(self._label, block_ids))
-        self._ask(lambda: manager.release_blocks(block_ids), "free_blocks", known)
+        sharing(self._manager)
+        known = sorted(map(self._label, block_ids))
+        self._ask("release_blocks", block_ids, call="free_blocks", shown=[known])
 
     def new_step_starts(self) -> None:
         """The engine's step, not the history's."""
-        self._run(self._manager.new_step_starts, "new_step_starts")
+        self._run("new_step_starts")
 
     def _answered(self, observable: Observable, name: str, done: bool) -> None:
         self._note(observable, [name, done])

@@ -21,23 +21,8 @@ def shown(observable: Observable, values: Sequence[Any], others: Sequence[Any]) 
     return "nothing" if not values else "nothing more"
 
 
-def _of_crash(value: Any, other: Any) -> str:
-    del other
-    return f"{value[0]} raises {value[1]}"
-
-
-def _of_hit(value: Any, other: Any) -> str:
-    del other
-    return f"request {value[0]} has a hit of {in_tokens(value[1])}"
-
-
 def _of_hit_tables(value: Any, other: Any) -> str:
     return f"the hit's {_of_tables(dict([value]), other and dict([other]))}"
-
-
-def _of_shared(value: Any, other: Any) -> str:
-    del other
-    return f"request {value[0]} has a shared prefix of {in_tokens(value[1])}"
 
 
 def _of_capped(value: Any, _: Any) -> str:
@@ -54,18 +39,7 @@ def _of_local_prefix(value: Any, _: Any) -> str:
     return f"local prefix of {in_tokens(length)} for {request}{capped}{flag}: {within}"
 
 
-def _of_admission(value: Any, other: Any) -> str:
-    del other
-    return f"request {value[0]} {'gets its blocks' if value[1] else 'gets no blocks'}"
-
-
-def _of_reset(value: Any, other: Any) -> str:
-    del other
-    return "the reset is done" if value[1] else "the reset is refused"
-
-
-def _of_copies(value: Any, other: Any) -> str:
-    del other
+def _of_copies(value: Any, _: Any) -> str:
     return f"copies {', '.join(f'{_in_group(a)} to {_in_group(b)}' for a, b in value)}"
 
 
@@ -152,14 +126,18 @@ def _position(rest: str) -> str:
 
 
 _WORDS: dict[Observable, Callable[[Any, Any], str]] = {
-    Observable.CRASHES: _of_crash,
-    Observable.HITS: _of_hit,
+    Observable.CRASHES: lambda value, _: f"{value[0]} raises {value[1]}",
+    Observable.HITS: lambda value, _: f"request {value[0]} has a hit of {in_tokens(value[1])}",
     Observable.HIT_TABLES: _of_hit_tables,
-    Observable.SHARED: _of_shared,
+    Observable.SHARED: lambda value, _: (
+        f"request {value[0]} has a shared prefix of {in_tokens(value[1])}"
+    ),
     Observable.CAPPED_HITS: _of_capped,
     Observable.LOCAL_PREFIXES: _of_local_prefix,
-    Observable.ADMISSION: _of_admission,
-    Observable.RESETS: _of_reset,
+    Observable.ADMISSION: lambda value, _: (
+        f"request {value[0]} gets {'its' if value[1] else 'no'} blocks"
+    ),
+    Observable.RESETS: lambda value, _: f"the reset is {'done' if value[1] else 'refused'}",
     Observable.COPIES: _of_copies,
     Observable.TABLES: _of_tables,
     Observable.REF_COUNTS: _of_counts,

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.picking import picked
 from hitproof.spec.groups import Group, GroupKind, geometry, share_eagle
 from hitproof.spec.hits import required_run
 from hitproof.spec.releases.fine import (
@@ -171,12 +172,7 @@ class Shortfall:
 
     def as_json(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "part": str(self.part),
-            "code": None if self.code is None else str(self.code),
-            "group": self.group,
-            "sentence": self.sentence,
-        }
+        return picked(self, "part", "code", "group", "sentence")
 
 
 _MOST_BOUNDARIES = 64

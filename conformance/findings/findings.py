@@ -35,6 +35,7 @@ from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import Figure, draw
 from hitproof.conformance.histories.schema import Evict, Schedule
+from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_blocks, in_tokens
 
@@ -95,20 +96,11 @@ class Finding:
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON, as `hitproof check --format json` prints it."""
         return {
-            "claim": self.signature.claim,
+            **picked(self.signature, "claim", **{"class": "divergence"}),
             "cites": sort_of(self.signature.claim),
-            "sentence": self.sentence,
-            "class": self.signature.divergence,
-            "signature": self.signature.as_json(),
-            "given": list(self.given),
-            "spec": self.spec,
-            "actual": self.actual,
+            **picked(self, "sentence", "signature", "given", "spec", "actual", "source"),
             "strip": self.strip.splitlines(),
-            "source": self.source,
-            "location": None if self.location is None else self.location.as_json(),
-            "configuration": self.configuration,
-            "evidence": self.evidence,
-            "trace": self.trace,
+            **picked(self, "location", "configuration", "evidence", "trace"),
             **self.demonstration.as_json(),
         }
 

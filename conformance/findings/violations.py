@@ -7,6 +7,7 @@ from hitproof.conformance.findings.footprints import Footprint, Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.parts import Evidence, Part
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.picking import picked
 from hitproof.conformance.playing.expectations import Expected
 from hitproof.spec.claims import Divergence
 
@@ -86,15 +87,8 @@ class Occurrence:
 
     def as_json(self) -> dict[str, Any]:
         """The occurrence as JSON, without what is expected and its rows; `from_json` reads it."""
-        return {
-            "signature": self.signature.as_json(),
-            "spec": self.violation.spec,
-            "actual": self.violation.actual,
-            "step": self.step,
-            "call": self.call,
-            "times": self.times,
-            "cause": None if self.cause is None else self.cause.as_json(),
-        }
+        said = picked(self.violation, "signature", "spec", "actual")
+        return said | picked(self, "step", "call", "times", "cause")
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from hitproof.conformance.histories.connections import connections
@@ -153,6 +153,19 @@ _WORKLOADS = {
 }
 """What makes the scheduler history of a seed, by origin."""
 
+_SERIES = {
+    Origin.MODULES: module_histories,
+    Origin.SITUATION: situations,
+    Origin.EDGE: edges,
+    Origin.CONNECTION: connections,
+    Origin.UNCACHED: uncached_histories,
+    Origin.FINE_SITUATION: fine_situations,
+    Origin.FINE: fine_histories,
+    Origin.TWINS: twins,
+    Origin.FINE_TWINS: fine_twins,
+}
+"""What makes all histories of an origin, whose names are their numbers."""
+
 
 @dataclass(frozen=True)
 class Play:
@@ -222,26 +235,10 @@ class Play:
                 engine, number = map(int, self.name.split("."))
                 family = _family(engine)
                 made = family[number % len(family)]
-            case Origin.MODULES:
-                made = _all(module_histories)[int(self.name)]
-            case Origin.SITUATION:
-                made = _all(situations)[int(self.name)]
-            case Origin.EDGE:
-                made = _all(edges)[int(self.name)]
-            case Origin.CONNECTION:
-                made = _all(connections)[int(self.name)]
-            case Origin.UNCACHED:
-                made = _all(uncached_histories)[int(self.name)]
-            case Origin.FINE_SITUATION:
-                made = _all(fine_situations)[int(self.name)]
-            case Origin.FINE:
-                made = _all(fine_histories)[int(self.name)]
             case Origin.FINE_GENERATED:
                 made = fine_history(self.name)
-            case Origin.TWINS:
-                made = _all(twins)[int(self.name)]
-            case Origin.FINE_TWINS:
-                made = _all(fine_twins)[int(self.name)]
+            case origin:
+                made = _all(_SERIES[origin])[int(self.name)]
         made = turned(made) if is_turned(self.describe()) else made
         made = replace(made, engine=replace(made.engine, variant=self._variant))
         return possible(made, abilities)
@@ -289,31 +286,44 @@ def _all(histories: Callable[[], Iterator[History]]) -> _Series:
 
 
 _VARIANTS = 1_000
-_CORPUS = {Profile.QUICK: 80, Profile.DEFAULT: None, Profile.THOROUGH: None}
+
+
+class _Some(NamedTuple):
+    """Which histories of an origin a profile replays: the first so many, None for all of them.
+
+    Of these the quick profile has one of ``every``.
+    """
+
+    quick: int | None = None
+    default: int | None = None
+    thorough: int | None = None
+    every: int = 1
+
+
+_REPLAYED = {
+    Origin.GENERATED: _Some(15, 150, 4_000),
+    Origin.FAMILY: _Some(every=4),
+    Origin.MODULES: _Some(every=4),
+    Origin.SITUATION: _Some(every=10),  # they are long
+    Origin.EDGE: _Some(every=4),
+    Origin.TWINS: _Some(every=4),
+    Origin.CONNECTION: _Some(every=4),
+    Origin.UNCACHED: _Some(every=4),
+    # Models, and then mixes of layers.
+    Origin.LAYERS: _Some(NUM_MODELS + 24, NUM_MODELS + 100, 1_000, every=3),
+    Origin.SPREAD: _Some(6, NUM_SPREAD + 12, NUM_SPREAD + 300),
+    # Each feature comes first as often as each other.
+    Origin.SCENARIOS: _Some(2 * len(FEATURES), 20 * len(FEATURES), 600 * len(FEATURES)),
+    Origin.FINE_SITUATION: _Some(every=10),
+    Origin.FINE: _Some(28, 112),  # the first are the most revealing
+    Origin.FINE_GENERATED: _Some(6, 40, 1_000),
+    Origin.FINE_TWINS: _Some(2, 28, 500),
+}
+"""What profiles replay beside the corpus, in turn."""
+_CORPUS = _Some(quick=80)
 """The first add most."""
-_GENERATED = {Profile.QUICK: 15, Profile.DEFAULT: 150, Profile.THOROUGH: 4_000}
-_FINE_GENERATED = {Profile.QUICK: 6, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
-_LAYERS = {
-    Profile.QUICK: NUM_MODELS + 24,
-    Profile.DEFAULT: NUM_MODELS + 100,
-    Profile.THOROUGH: 1_000,
-}
-"""Models, and then mixes of layers; the quick profile has every third."""
-_SPREAD = {Profile.QUICK: 6, Profile.DEFAULT: NUM_SPREAD + 12, Profile.THOROUGH: NUM_SPREAD + 300}
-_SCENARIOS = {
-    profile: turns * len(FEATURES)
-    for profile, turns in {Profile.QUICK: 2, Profile.DEFAULT: 20, Profile.THOROUGH: 600}.items()
-}
-"""Each feature comes first as often as each other."""
-_EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
-"""The quick profile replays one history of every fourth family."""
-_SITUATIONS = {Profile.QUICK: 10, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
-"""And every tenth situation, which are long."""
-_FINE = {Profile.QUICK: 28, Profile.DEFAULT: 112, Profile.THOROUGH: None}
-"""Of the histories with hits inside blocks, the first are the most revealing."""
-
-
-_FINE_TWINS = {Profile.QUICK: 2, Profile.DEFAULT: 28, Profile.THOROUGH: 500}
+_FINE = (Origin.FINE_SITUATION, Origin.FINE, Origin.FINE_GENERATED, Origin.FINE_TWINS)
+"""Histories with hits inside blocks."""
 
 
 def distilled(histories: Iterable[tuple[str, str]], fine: bool) -> Iterator[Play]:
@@ -331,40 +341,23 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
     history of every family. ``fine`` is whether hits may end inside blocks. ``seed`` is what those
     that are generated are generated from.
     """
-    yield from distilled(islice(corpus().items(), _CORPUS[profile]), fine)
-    for number in range(_GENERATED[profile]):
-        yield Play(Origin.GENERATED, f"{seed}:{number}")
-    for number in range(0, sum(1 for _ in engines()), _EVERY[profile]):
-        thorough = profile is Profile.THOROUGH
-        for each in range(len(_family(number))) if thorough else (number,):
-            yield Play(Origin.FAMILY, f"{number}.{each}")
-    for number in range(0, len(_all(module_histories)), _EVERY[profile]):
-        engine = _all(module_histories)[number].engine
-        if fine or not is_fine_grained(engine.groups, engine.hash_block_size):
-            yield Play(Origin.MODULES, str(number))
-    for number in range(0, len(_all(situations)), _SITUATIONS[profile]):
-        yield Play(Origin.SITUATION, str(number))
-    for number in range(0, len(_all(edges)), _EVERY[profile]):
-        yield Play(Origin.EDGE, str(number))
-    for number in range(0, len(_all(twins)), _EVERY[profile]):
-        yield Play(Origin.TWINS, str(number))
-    for number in range(0, len(_all(connections)), _EVERY[profile]):
-        yield Play(Origin.CONNECTION, str(number))
-    for number in range(0, len(_all(uncached_histories)), _EVERY[profile]):
-        yield Play(Origin.UNCACHED, str(number))
-    for number in range(0, _LAYERS[profile], 3 if profile is Profile.QUICK else 1):
-        yield Play(Origin.LAYERS, f"{seed}:{number}")
-    for number in range(_SPREAD[profile]):
-        yield Play(Origin.SPREAD, f"{seed}:{number}")
-    for number in range(_SCENARIOS[profile]):
-        yield Play(Origin.SCENARIOS, f"{seed}:{number}")
-    if not fine:
-        return
-    for number in range(0, len(_all(fine_situations)), _SITUATIONS[profile]):
-        yield Play(Origin.FINE_SITUATION, str(number))
-    for number, _ in enumerate(islice(_all(fine_histories), _FINE[profile])):
-        yield Play(Origin.FINE, str(number))
-    for number in range(_FINE_GENERATED[profile]):
-        yield Play(Origin.FINE_GENERATED, f"{seed}:{number}")
-    for number in range(_FINE_TWINS[profile]):
-        yield Play(Origin.FINE_TWINS, str(number))
+    yield from distilled(islice(corpus().items(), getattr(_CORPUS, profile)), fine)
+    for origin, some in _REPLAYED.items():
+        if origin in _FINE and not fine:
+            continue
+        most = getattr(some, profile)
+        if most is None:
+            of_family = origin is Origin.FAMILY
+            most = sum(1 for _ in engines()) if of_family else len(_all(_SERIES[origin]))
+        for number in range(0, most, some.every if profile is Profile.QUICK else 1):
+            match origin:
+                case Origin.FAMILY:
+                    whole = profile is Profile.THOROUGH
+                    for each in range(len(_family(number))) if whole else (number,):
+                        yield Play(origin, f"{number}.{each}")
+                case Origin.MODULES:
+                    engine = _all(module_histories)[number].engine
+                    if fine or not is_fine_grained(engine.groups, engine.hash_block_size):
+                        yield Play(origin, str(number))
+                case _:
+                    yield Play(origin, str(number) if origin in _SERIES else f"{seed}:{number}")

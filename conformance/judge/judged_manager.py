@@ -322,20 +322,14 @@ class JudgedManager:
         self._registrations.evicted()
         seen = self._observe(call)
         if done and held:
-            self._add(
-                self._judge.of_pool(
-                    Defect(Code.RESET_WHILE_IN_USE),
-                    "a reset is refused while blocks are in use",
-                    f"it is done while {', '.join(held)} hold blocks",
-                ),
-                call,
-            )
+            due = "a reset is refused while blocks are in use"
+            actual = f"it is done while {', '.join(held)} hold blocks"
+            self._add_wrong(call, Code.RESET_WHILE_IN_USE, due, actual)
         if done:
             self._must_be_forgotten(call, _registered(seen))
         elif not seen.ref_counts:
             due, actual = "a reset is done where no block is in use", "it is refused"
-            code = Defect(Code.RESET_REFUSED)
-            self._add(self._judge.of_pool(code, due, actual), call)
+            self._add_wrong(call, Code.RESET_REFUSED, due, actual)
         return done
 
     def new_step_starts(self) -> None:
@@ -403,8 +397,7 @@ class JudgedManager:
     ) -> None:
         handed = self._ask(call, lambda _: find(name, num_tokens), name)
         for due, actual in wrong_blocks(self._engine, tables, num_tokens, handed):
-            code = Defect(Code.HANDED_BLOCKS_WRONG)
-            self._add(self._judge.of_pool(code, due, actual), call)
+            self._add_wrong(call, Code.HANDED_BLOCKS_WRONG, due, actual)
 
     def _judge_estimate(self, name: str, seen: Observation) -> None:
         """Judge how many tokens of a request are said to be cached."""
@@ -473,14 +466,9 @@ class JudgedManager:
         need = most_needed(self._engine, before, allocation, held, computed, num_tokens, waits)
         free, reserved = len(seen.free_queue), allocation.reserved_blocks
         if not is_answered_right(False, 0, need, free, reserved):
-            self._add(
-                self._judge.of_pool(
-                    Defect(Code.ALLOCATION_REFUSED),
-                    f"{need} blocks are enough for request {name}",
-                    f"it gets none, though {free} are free",
-                ),
-                "allocate_slots",
-            )
+            due = f"{need} blocks are enough for request {name}"
+            actual = f"it gets none, though {free} are free"
+            self._add_wrong("allocate_slots", Code.ALLOCATION_REFUSED, due, actual)
 
     def _judge_admission(
         self, name: str, allocation: Allocation, before: Observation, seen: Observation

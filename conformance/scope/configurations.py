@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from hitproof.conformance.picking import picked
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.releases.fine import at_hash_units
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
@@ -165,16 +166,8 @@ class Configuration:
     def as_json(self) -> dict[str, Any]:
         """The configuration as JSON; `from_json` reads it."""
         return {
-            "kind": str(self.group.kind),
-            "block_size": self.group.block_size,
-            "window": self.group.window,
-            "chunk": self.group.chunk,
-            "eagle": self.group.eagle,
-            "alignment": self.alignment,
-            "hash_block_size": self.hash_block_size,
-            "members": self.members,
-            "num_blocks": self.num_blocks,
-            "model": self.model,
+            **picked(self.group, "kind", "block_size", "window", "chunk", "eagle"),
+            **picked(self, "alignment", "hash_block_size", "members", "num_blocks", "model"),
             "ranks": list(self.ranks),
             **({"variant": self.variant} if self.variant else {}),
         }
@@ -190,15 +183,12 @@ class Configuration:
             chunk=data.get("chunk"),
         )
         decode, prefill = data.get("ranks", (1, 1))
+        same = ("members", "num_blocks", "alignment", "hash_block_size", "model")
         return Configuration(
-            members=data["members"],
-            num_blocks=data["num_blocks"],
-            alignment=data["alignment"],
             group=group,
-            hash_block_size=data["hash_block_size"],
-            model=data["model"],
             ranks=(decode, prefill),
             variant=data.get("variant", 0),
+            **{name: data[name] for name in same},
         )
 
 

@@ -17,6 +17,7 @@ from itertools import combinations, count
 from typing import Any
 from zlib import crc32
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.configurations import Configuration, LookedUp, has_possible_chunks
 from hitproof.conformance.scope.models import MODELS, Model, cut
 from hitproof.conformance.scope.profiles import Profile
@@ -167,25 +168,10 @@ class Layout:
         """The layout as JSON; `from_json` reads it."""
         return {
             "groups": [
-                {
-                    "kind": str(group.kind),
-                    "block_size": group.block_size,
-                    "window": group.window,
-                    "chunk": group.chunk,
-                    "eagle": group.eagle,
-                    "prefix_cacheable": group.prefix_cacheable,
-                    **(
-                        {"prefill_lookahead": group.prefill_lookahead}
-                        if group.prefill_lookahead > 1
-                        else {}
-                    ),
-                }
+                picked(group, *_OF_GROUP, *["prefill_lookahead"] * (group.prefill_lookahead > 1))
                 for group in self.groups
             ],
-            "num_tokens": self.num_tokens,
-            "use_eagle": self.use_eagle,
-            "hash_block_size": self.hash_block_size,
-            "model": self.model,
+            **picked(self, "num_tokens", "use_eagle", "hash_block_size", "model"),
             **({"variant": self.variant} if self.variant else {}),
             **({_CHUNK: self.blocks_per_chunk} if self.blocks_per_chunk else {}),
         }
@@ -213,6 +199,9 @@ class Layout:
             variant=data.get("variant", 0),
             blocks_per_chunk=data.get(_CHUNK, 0),
         )
+
+
+_OF_GROUP = "kind", "block_size", "window", "chunk", "eagle", "prefix_cacheable"
 
 
 def judged_from_json(data: dict[str, Any]) -> Configuration | Layout:

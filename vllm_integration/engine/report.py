@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.engine.running import EngineReport, Outcome
 from hitproof.vllm_integration.verdict import Verdict
@@ -16,9 +17,7 @@ def engine_json(report: EngineReport) -> dict[str, Any]:
     return {
         "verdict": report.verdict.label,
         "exit_code": int(report.verdict),
-        "target": report.target.as_json(),
-        "build": report.build,
-        "ended": report.ended,
+        **picked(report, "target", "build", "ended"),
         "seconds": round(report.seconds, 1),
         "cases": [
             {

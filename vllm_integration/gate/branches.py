@@ -19,6 +19,7 @@ from packaging.specifiers import SpecifierSet
 from hitproof.conformance.findings.footprints import place_of
 from hitproof.conformance.histories.plays import Origin
 from hitproof.conformance.ledger.ledger import Entry, read_entries, speaks_of
+from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.distilling import Arcs, Ran, candidates, distil, excused
@@ -162,19 +163,7 @@ class Share:
                 name: {"digest": self.digests[name], "branches": total, "run": run}
                 for name, (total, run) in self.counts.items()
             },
-            "not_run": [
-                {
-                    "module": each.module,
-                    "function": each.function,
-                    "line": each.line,
-                    "to": each.to,
-                    "text": each.text,
-                    "to_text": each.to_text,
-                    "occurrence": each.occurrence,
-                    "reason": reason,
-                }
-                for each, reason in self.not_run
-            ],
+            "not_run": [picked(each, *_PLACE) | {"reason": why} for each, why in self.not_run],
         }
 
     @staticmethod
@@ -190,6 +179,9 @@ class Share:
             {name: (each["branches"], each["run"]) for name, each in modules.items()},
             [(branch, reason) for reason, branch in found],
         )
+
+
+_PLACE = "module", "function", "line", "to", "text", "to_text", "occurrence"
 
 
 def percent(run: int, total: int) -> str:

@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
@@ -89,12 +90,8 @@ class Versions:
     def as_json(self) -> dict[str, Any]:
         """The same as JSON."""
         return {
-            "functions": [
-                {"name": each.name, "status": str(each.status), "detail": each.detail}
-                for each in self.functions
-            ],
-            "elsewhere": list(self.elsewhere),
-            "checks_not_repeated": self.skipped,
+            "functions": [picked(each, "name", "status", "detail") for each in self.functions],
+            **picked(self, "elsewhere", checks_not_repeated="skipped"),
         }
 
 

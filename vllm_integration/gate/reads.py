@@ -19,6 +19,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.bundled import READS
 from hitproof.vllm_integration.sandbox.driver import Limits, Worker
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -111,13 +112,12 @@ class ReadsReport:
         """The report as JSON."""
         return {
             "names": sorted(self.names),
-            "assumptions": [{"name": e.name, "reason": e.reason} for e in self.assumptions],
+            "assumptions": [picked(each, "name", "reason") for each in self.assumptions],
             "accepted": [
                 {"name": name, "reason": reason, "read": name in self.names}
                 for name, reason in sorted(self.accepted.items())
             ],
-            "unfamiliar": self.unfamiliar,
-            "detail": self.detail,
+            **picked(self, "unfamiliar", "detail"),
         }
 
 

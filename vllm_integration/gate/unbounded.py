@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hitproof.conformance.findings.evidence import LookupEvidence
+from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.scope.profiles import Profile
@@ -114,13 +115,7 @@ class Unbounded:
 
     def as_json(self) -> dict[str, Any]:
         """The statement as JSON; it has no bound."""
-        return {
-            "name": self.name,
-            "status": str(self.status),
-            "bound": None,
-            "detail": self.detail,
-            "outside": list(self.outside),
-        }
+        return picked(self, "name", "status", "detail", "outside") | {"bound": None}
 
     def is_about(self, judged: Configuration | Layout) -> bool:
         """Whether it says something of the lookup of such a group, or of such groups."""

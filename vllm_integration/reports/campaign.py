@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.campaign.running import Campaign
 from hitproof.vllm_integration.campaign.store import Ended
@@ -23,13 +24,9 @@ def campaign_json(found: Campaign, log: Sequence[Ended]) -> dict[str, Any]:
         "exit_code": int(found.verdict),
         "jobs": len(found.jobs) - found.left,
         "left": found.left,
-        "about": summary.about,
-        "new": summary.new,
+        **picked(summary, "about", "new"),
         "cannot": dict(sorted(summary.cannot.items())),
-        "tables": [
-            {"title": table.title, "columns": table.columns, "rows": table.rows}
-            for table in summary.tables
-        ],
+        "tables": [picked(table, "title", "columns", "rows") for table in summary.tables],
         "run": {
             "engine": found.engine[0],
             "workers": found.engine[1],

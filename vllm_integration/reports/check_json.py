@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.gate.policies import costs_of
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.branches import counted_json
@@ -23,25 +24,16 @@ def report_json(report: Report) -> dict[str, Any]:
     return {
         "verdict": report.verdict_label,
         "exit_code": int(report.verdict),
-        "restricted": None if report.restricted is None else report.restricted.as_json(),
-        "target": report.target.as_json(),
-        "profile": str(report.profile),
         "seconds": round(report.seconds, 1),
         "policies": [
             {
-                "policy": standing.policy.name,
-                "value": standing.in_force,
-                "actual": standing.actual,
-                "expected": standing.expected,
+                **picked(standing, "actual", "expected", policy="policy.name", value="in_force"),
                 "chosen": standing.chosen is not None,
                 "change": standing in report.policy_changes,
                 "cost": cost_json(costs.get(standing.policy.name)),
             }
             for standing in report.policies
         ],
-        "policies_detail": report.policies_detail,
-        "reads": report.reads.as_json(),
-        "unbounded": [each.as_json() for each in report.unbounded],
         "coverage": {
             "configurations": report.num_configurations,
             "paths": report.tasks_total(lambda o: o.paths),
@@ -55,17 +47,7 @@ def report_json(report: Report) -> dict[str, Any]:
         },
         "branches": None if report.branches is None else counted_json(report.branches),
         "obligations": [
-            {
-                "claim": o.claim,
-                "configuration": o.configuration.as_json(),
-                "status": str(o.status),
-                "paths": o.paths,
-                "states": o.states,
-                "runs": o.runs,
-                "detail": o.detail,
-                "refuted_by": [signature.as_json() for signature in o.signatures],
-            }
-            for o in report.obligations
+            picked(each, *_OBLIGATION, refuted_by="signatures") for each in report.obligations
         ],
         "unsettled_histories": [
             each.play.as_json() | {"detail": each.unsettled} for each in report.unplayed
@@ -87,13 +69,11 @@ def report_json(report: Report) -> dict[str, Any]:
             for cause, found in by_cause(report).items()
         ],
         "stale_ledger_entries": [
-            {"signature": entry.signature.as_json(), "reason": entry.reason}
-            for entry in report.judgement.stale
+            picked(entry, "signature", "reason") for entry in report.judgement.stale
         ],
         "shrunk_divergences": [
             {
-                "signature": each.entry.signature.as_json(),
-                "reason": each.entry.reason,
+                **picked(each.entry, "signature", "reason"),
                 "places": [
                     {"place": place, "recorded": before.size, "now": now.size if now else 0}
                     for place, before, now in each.places
@@ -104,19 +84,19 @@ def report_json(report: Report) -> dict[str, Any]:
         "footprints": None
         if report.record is None
         else {"of": report.record.name, "profiles": sorted(report.record.profiles)},
-        "footprints_detail": report.unrecorded,
-        "last_failed": None if report.since_then is None else report.since_then.as_json(),
+        **picked(report, "restricted", "target", "profile", "policies_detail", "reads"),
+        **picked(report, "unbounded", footprints_detail="unrecorded", last_failed="since_then"),
     }
+
+
+_OBLIGATION = "claim", "configuration", "status", "paths", "states", "runs", "detail"
 
 
 def cause_json(cause: Cause) -> dict[str, Any]:
     """A cause: its worst finding in short, and how many findings there are."""
-    where = cause.worst.location
     return {
-        "headline": cause.worst.signature.headline,
-        "class": cause.worst.signature.divergence,
-        "code": cause.worst.signature.code,
+        **picked(cause.worst.signature, "headline", "code", **{"class": "divergence"}),
         "findings": len(cause.findings),
         "faults": [fault.number for fault in cause.known_from],
-        "location": None if where is None else where.as_json(),
+        **picked(cause.worst, "location"),
     }

@@ -8,6 +8,7 @@ from rich.console import Console
 from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.conformance.findings.meaning import Code, Parameter
 from hitproof.conformance.findings.rules import cited, sort_of
+from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.survey.examples import Example
 
 _PIPE_WIDTH = 100
@@ -28,20 +29,14 @@ def _meaning_json(code: Code) -> dict[str, Any]:
     meaning = MEANINGS[code]
     return {
         "code": code,
-        "sentence": meaning.sentence,
-        "classes": list(meaning.classes),
+        **picked(meaning, "sentence", "classes", "any_claim", "means", "effect"),
         "claims": [
             {"claim": name, "cites": sort_of(name), "sentence": cited(name).sentence}
             for name in meaning.claims
         ],
-        "any_claim": meaning.any_claim,
-        "means": meaning.means,
-        "effect": meaning.effect,
         "parameters": [
             {
-                "name": each.name,
-                "about": each.about,
-                "optional": each.optional,
+                **picked(each, "name", "about", "optional"),
                 "values": None if isinstance(each.phrases, str) else list(each.phrases),
             }
             for each in meaning.parameters
@@ -53,12 +48,8 @@ def _example_json(example: Example) -> dict[str, Any]:
     sighting, fault = example.sighting, example.fault
     return {
         "release": example.release,
-        "signature": sighting.signature.as_json(),
-        "given": list(sighting.given),
-        "spec": sighting.spec,
-        "vllm": sighting.actual,
-        "source": sighting.source,
-        "fault": None if fault is None else {"number": fault.number, "title": fault.title},
+        **picked(sighting, "signature", "given", "spec", "source", vllm="actual"),
+        "fault": None if fault is None else picked(fault, "number", "title"),
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.coverage import PROPERTIES, missing, pairs
 from hitproof.conformance.scope.grid import configurations
@@ -25,9 +26,7 @@ def configs_json(profile: Profile) -> dict[str, Any]:
         },
         "models": [
             {
-                "name": model.name,
-                "origin": model.origin,
-                "hash_block_size": model.hash_block_size,
+                **picked(model, "name", "origin", "hash_block_size"),
                 "judged": [_judged(each) for each in _every(profile) if _is_of(each, model.name)],
             }
             for model in MODELS

@@ -4,6 +4,7 @@ from typing import Any
 
 from hitproof.conformance.comparison.records import Observable
 from hitproof.conformance.comparison.schedules import Decision
+from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.side_by_side import Example
 from hitproof.vllm_integration.reports.causes import causes
@@ -23,91 +24,64 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "changed": diff.changed,
         "summary": summary(diff),
         "changes": [
-            {
-                "effect": str(group.smallest.effect),
-                "harmful": is_harm(group, diff),
-                "kinds": group.smallest.judged.kinds,
-                "configurations": group.configurations,
-                "models": list(group.models),
-                "given": list(group.smallest.given),
-                "base": group.smallest.base,
-                "head": group.smallest.head,
-                "configuration": group.smallest.judged.as_json(),
-            }
+            picked(group.smallest, "effect", "given", "base", "head", configuration="judged")
+            | picked(group, "configurations", "models", kinds="smallest.judged.kinds")
+            | {"harmful": is_harm(group, diff)}
             for group in diff.groups
         ]
         + [
-            {
-                "effect": str(change.effect),
-                "harmful": is_harm(change, diff),
-                "observable": str(change.observable),
-                "histories": change.histories,
-                "histories_first": change.first,
-                "tokens": change.tokens,
-                **_example_json(change.example),
-            }
+            picked(change, "effect", "observable", "histories", "tokens", histories_first="first")
+            | {"harmful": is_harm(change, diff), **_example_json(change.example)}
             for change in diff.histories.changes
         ],
-        "footprints": [
-            {
-                "signature": each.signature.as_json(),
-                "harmful": each.harmful,
-                "grown": each.grown,
-                "shrunk": each.shrunk,
-                "otherwise": each.otherwise,
-                "configuration": each.judged.as_json(),
-                "base": each.base,
-                "head": each.head,
-            }
-            for each in diff.reaches
-        ],
-        "findings_brought": [finding.as_json() for finding in diff.brought],
+        "footprints": [picked(each, *_REACH, configuration="judged") for each in diff.reaches],
         "causes": [cause_json(each) for each in causes(diff.brought, diff.head.target.version)],
-        "findings_gone": [finding.as_json() for finding in diff.gone],
         "findings_not_judged": [
             finding.as_json() | {"reason": reason} for finding, reason in diff.unjudged
         ],
         "became_inconclusive": [
             {"about": about, "reason": reason} for about, reason in diff.became_unsettled
         ],
-        "findings_of_both": [finding.as_json() for finding in diff.shared],
         "policies": [
             {"name": name, "base": base, "head": head} for name, base, head in diff.policies
         ],
-        "equivalence": diff.versions.as_json(),
         "coverage": {
-            "proved_on_both": diff.proved,
-            "compared": diff.covered,
-            "lookup_answers": diff.answers,
-            "registrations": diff.registrations,
-            "not_answered_by_both": diff.unmatched,
+            **picked(diff, "registrations", **_COMPARED),
+            **picked(diff.histories, "histories", "steps", "scheduler_steps", **_PLAYED),
             "on_one_only": one_sided(diff),
-            "histories": diff.histories.histories,
-            "steps": diff.histories.steps,
-            "scheduler_histories": diff.histories.schedulers,
-            "scheduler_steps": diff.histories.scheduler_steps,
-            "lookups_in_histories": diff.histories.lookups,
-            "histories_adapted_to_both": diff.histories.adapted,
-            "histories_of_which_the_end_is_not_compared": diff.histories.stopped,
-            "histories_not_compared": dict(diff.histories.uncompared),
             "observables": [
                 *(str(each) for each in Observable if each is not Observable.CALLS),
                 *map(str, Decision),
             ],
         },
-        "unsettled": diff.open_questions,
-    }
+    } | picked(
+        diff,
+        findings_brought="brought",
+        findings_gone="gone",
+        findings_of_both="shared",
+        equivalence="versions",
+        unsettled="open_questions",
+    )
+
+
+_REACH = "signature", "harmful", "grown", "shrunk", "otherwise", "base", "head"
+_COMPARED = {
+    "proved_on_both": "proved",
+    "compared": "covered",
+    "lookup_answers": "answers",
+    "not_answered_by_both": "unmatched",
+}
+_PLAYED = {
+    "scheduler_histories": "schedulers",
+    "lookups_in_histories": "lookups",
+    "histories_adapted_to_both": "adapted",
+    "histories_of_which_the_end_is_not_compared": "stopped",
+    "histories_not_compared": "uncompared",
+}
 
 
 def _example_json(example: Example | None) -> dict[str, Any]:
+    none: dict[str, Any] = {"configurations": 0, "models": []}
     if example is None:
-        return {"kinds": "", "configurations": 0, "models": [], "given": [], "base": "", "head": ""}
-    return {
-        "kinds": example.kinds,
-        "configurations": 0,
-        "models": [],
-        "given": list(example.given),
-        "base": example.base,
-        "head": example.head,
-        "configuration": example.play.as_json(),
-    }
+        return none | {"kinds": "", "given": [], "base": "", "head": ""}
+    return none | picked(example, "kinds", "given", "base", "head", configuration="play")

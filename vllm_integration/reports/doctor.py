@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count, in_blocks, in_tokens
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.doctor import Change, Diagnosis
@@ -21,20 +22,13 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
     wanted = found.wanted
     return {
         "target": found.target.label,
-        "model": wanted.model.name,
-        "arguments": list(wanted.arguments),
+        **picked(wanted, "arguments", "answer", "question", model="model.name"),
         "max_model_len_cut": wanted.cut,
-        "answer": wanted.answer,
-        "question": wanted.question,
-        "deployment": found.deployment,
-        "broken_rules": found.broken_rules,
-        "requests": found.rows,
-        "shortest_prompt": found.shortest,
+        **picked(found, "deployment", "broken_rules", requests="rows", shortest_prompt="shortest"),
         "shortest_prompt_at_best": found.shortest_at_best,
-        "other_arguments": [each.as_json() for each in found.arguments],
-        "other_releases": [each.as_json() for each in found.releases],
+        **picked(found, other_arguments="arguments", other_releases="releases"),
         "faults": {
-            code: [{"number": each.number, "title": each.title} for each in faults]
+            code: [picked(each, "number", "title") for each in faults]
             for code, faults in faults_of(found).items()
         },
     }

@@ -13,6 +13,7 @@ from hitproof.conformance.explain.story import Story
 from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.strip_svg import svg
 from hitproof.conformance.findings.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.reports.lines import print_whole
 from hitproof.vllm_integration.reports.traces import print_trace
@@ -27,21 +28,13 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
     """The explanation of a hit as JSON; runs of blocks as first and last."""
     question, (cap, horizon) = explanation.question, explanation.reach
     return {
-        "layout": explanation.layout.as_json(),
         "description": explanation.layout.describe(),
-        "alignment": explanation.layout.alignment,
-        "lookahead_horizon": question.horizon,
-        "retention": question.retention,
+        **picked(question, "retention", lookahead_horizon="horizon"),
         "cap_tokens": cap,
         "horizon_tokens": horizon,
-        "longest_hit_of_a_resend": explanation.resend,
-        "longest_hit_of_an_extension": explanation.extension,
-        "hit": explanation.length,
-        "served": explanation.is_served,
-        "longest_hit_of_what_is_cached": explanation.longest,
+        **picked(explanation, "layout", alignment="layout.alignment", **_ANSWERS),
         "missing_for_longer_hits": [
-            {"hit": miss.length, "groups": list(miss.group_ids), "block": miss.block}
-            for miss in explanation.misses
+            picked(miss, "block", hit="length", groups="group_ids") for miss in explanation.misses
         ],
         "answer": answer(explanation),
         "reasons": _reasons_json(explanation.reasons),
@@ -49,15 +42,20 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
+_ANSWERS = {
+    "longest_hit_of_a_resend": "resend",
+    "longest_hit_of_an_extension": "extension",
+    "hit": "length",
+    "served": "is_served",
+    "longest_hit_of_what_is_cached": "longest",
+}
+
+
 def _group_json(explained: Explained) -> dict[str, Any]:
-    shape = explained.looked_up.shape
+    looked_up = explained.looked_up
     return {
-        "groups": list(explained.looked_up.group_ids),
-        "kind": explained.looked_up.group.kind,
-        "block_size": explained.looked_up.group.block_size,
-        "segment": shape.segment,
-        "tail": shape.tail,
-        "lookahead": shape.lookahead,
+        **picked(looked_up, groups="group_ids", kind="group.kind", block_size="group.block_size"),
+        **picked(looked_up.shape, "segment", "tail", "lookahead"),
         "num_blocks": explained.num_blocks,
         "required": in_ranges(explained.required),
         "registered": in_ranges(explained.registered),
@@ -67,7 +65,7 @@ def _group_json(explained: Explained) -> dict[str, Any]:
 
 
 def _reasons_json(reasons: tuple[Reason, ...]) -> list[dict[str, str]]:
-    return [{"text": reason.text, "claim": reason.claim} for reason in reasons]
+    return [picked(reason, "text", "claim") for reason in reasons]
 
 
 def answer(explanation: Explanation) -> str:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix
 from hitproof.vllm_integration.fixes.verifying import Verified
@@ -36,14 +37,8 @@ def fix_json(fix: Fix) -> dict[str, Any]:
     """A fix as JSON."""
     return {
         "release": RELEASE,
-        "faults": [{"number": each.number, "title": each.title} for each in fix.faults],
-        "classes": [*fix.classes],
-        "codes": [*fix.codes],
-        "title": fix.title,
-        "change": fix.change,
-        "cost": fix.cost,
-        "pinned": fix.pinned,
-        "files": [*fix.paths],
+        "faults": [picked(each, "number", "title") for each in fix.faults],
+        **picked(fix, "classes", "codes", "title", "change", "cost", "pinned", files="paths"),
         "test": {"file": fix.test_file, "text": fix.test},
         "patch": fix.patch,
     }
@@ -112,15 +107,11 @@ def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:
     return [
         {
             "fixes": [fix.number for fix in each.fixes],
-            "verdict": each.verdict.label,
             "gone": [entry.signature.as_json() for entry in each.gone],
             "left": [entry.signature.as_json() for entry in each.left],
             "copies": [entry.signature.as_json() for entry in each.copies],
             "also_gone": [entry.signature.as_json() for entry in each.also],
-            "remaining": dict(each.remaining),
-            "grown": [finding.as_json() for finding in each.grown],
-            "new": [finding.as_json() for finding in each.new],
-            "detail": each.detail,
+            **picked(each, "remaining", "grown", "new", "detail", verdict="verdict.label"),
         }
         for each in verified
     ]

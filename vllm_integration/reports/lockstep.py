@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from hitproof.conformance.explain.traces import Trace
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.lockstep import LockstepFinding, LockstepReport
 from hitproof.vllm_integration.reports.causes import known_from, named
@@ -25,11 +26,7 @@ def lockstep_json(report: LockstepReport) -> dict[str, Any]:
     return {
         "verdict": report.verdict.label,
         "exit_code": int(report.verdict),
-        "target": report.target.as_json(),
-        "seed": report.seed,
-        "histories": report.histories,
-        "steps": report.steps,
-        "calls": report.calls,
+        **picked(report, "target", "seed", "histories", "steps", "calls", "unsettled"),
         "seconds": round(report.seconds, 1),
         "findings": [
             asdict(found) | {"faults": [fault.number for fault in _known_from(found, report)]}
@@ -37,7 +34,6 @@ def lockstep_json(report: LockstepReport) -> dict[str, Any]:
         ],
         "known_findings": [asdict(f) | {"reason": e.reason} for f, e in report.known],
         "faults": [asdict(found) for found in report.faults],
-        "unsettled": report.unsettled,
     }
 
 

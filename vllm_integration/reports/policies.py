@@ -9,6 +9,7 @@ from rich.table import Table
 
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.judge.policy_costs import Cost, LostHit, Who
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import in_tokens
 from hitproof.vllm_integration.gate.policies import Standing, costs_of
 
@@ -26,26 +27,13 @@ def cost_json(cost: Cost | None) -> dict[str, Any] | None:
     if cost is None:
         return None
     lost = cost.example
-    return {
-        "best": cost.best,
-        "lost": cost.lost,
-        "hits": cost.hits,
-        "lost_tokens": cost.lost_tokens,
-        "tokens": cost.tokens,
-        "gained": cost.gained,
-        "example": None
-        if lost is None
-        else {
-            "layout": lost.layout.as_json(),
-            "prompt": lost.prompt,
-            "later": str(lost.later.who),
-            "shared": lost.later.shared,
-            "num_tokens": lost.later.num_tokens,
-            "hit": lost.hit,
-            "best_hit": lost.best,
-            "history": as_json(lost.history),
-        },
-    }
+    example = None
+    if lost is not None:
+        example = picked(lost, "layout", "prompt", "hit", best_hit="best", later="later.who")
+        example |= picked(lost.later, "shared", "num_tokens")
+        example["history"] = as_json(lost.history)
+    costs = picked(cost, "best", "lost", "hits", "lost_tokens", "tokens", "gained")
+    return costs | {"example": example}
 
 
 def print_costs(standings: Sequence[Standing], console: Console) -> None:
@@ -92,18 +80,13 @@ def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
     found = costs_of(standings)
     return [
         {
-            "policy": standing.policy.name,
-            "sentence": standing.policy.sentence,
-            "symbols": list(standing.policy.symbols),
-            "values": [
-                {"value": era.value, "releases": era.releases} for era in standing.policy.eras
-            ],
+            **picked(standing.policy, "sentence", "symbols", policy="name"),
+            "values": [picked(era, "value", "releases") for era in standing.policy.eras],
             **(
                 {}
                 if standing.actual is None
                 else {
-                    "expected": standing.expected,
-                    "actual": standing.actual,
+                    **picked(standing, "expected", "actual"),
                     "cost": cost_json(found.get(standing.policy.name)),
                 }
             ),

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.proofs.prover import ProofResult
 from hitproof.proofs.theorems import THEOREMS
@@ -130,10 +131,7 @@ def proofs_json(results: list[ProofResult]) -> list[dict[str, Any]]:
     labels = {claim: dict(_labels(claim, parts)) for claim, parts in by_claim.items()}
     return [
         {
-            "claim": result.claim,
-            "obligation": result.obligation,
-            "status": str(result.status),
-            "detail": result.detail,
+            **picked(result, "claim", "obligation", "status", "detail"),
             "resources": result.resource_count,
             "seconds": round(result.seconds, 3),
             "premises": None if result.premises is None else str(result.premises),

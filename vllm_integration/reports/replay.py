@@ -16,6 +16,7 @@ from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count, in_tokens
 from hitproof.vllm_integration.gate.replay import ReplayReport, SchedulerReport, worst
 from hitproof.vllm_integration.reports.lines import print_cited
@@ -31,36 +32,24 @@ def report_json(report: Report) -> dict[str, Any]:
     whole = {
         "verdict": report.verdict.label,
         "exit_code": int(report.verdict),
-        "target": report.target.as_json(),
-        "policies": report.policies,
-        "steps": report.steps,
+        **picked(report, "target", "policies", "steps", "ended", "unsettled"),
         "findings": [_finding_json(report, found) for found in report.findings],
-        "ended": report.ended,
-        "unsettled": report.unsettled,
         "seconds": round(report.seconds, 1),
     }
     if isinstance(report, SchedulerReport):
         return whole | {"requests": report.lives}
     return whole | {
-        "lookups": report.lookups,
-        "trace": None if report.trace is None else report.trace.as_json(),
-        "numeric": None if report.numeric is None else report.numeric.as_json(),
+        **picked(report, "lookups", "trace", "numeric"),
         "expected": [vars(each) | {"met": each.is_met} for each in report.expected],
     }
 
 
 def _finding_json(report: Report, found: Occurrence) -> dict[str, Any]:
     told = {
-        "claim": found.signature.claim,
+        **picked(found.signature, "claim", "sentence", **{"class": "divergence"}),
         "cites": sort_of(found.signature.claim),
-        "sentence": found.signature.sentence,
-        "class": found.signature.divergence,
-        "signature": found.signature.as_json(),
-        "spec": found.violation.spec,
-        "actual": found.violation.actual,
-        "step": found.step,
-        "times": found.times,
-        "cause": None if found.cause is None else found.cause.as_json(),
+        **picked(found, "signature", "step", "times", "cause"),
+        **picked(found.violation, "spec", "actual"),
     }
     if isinstance(report, SchedulerReport):
         return told | {"given": of_workload(report.history)}

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.selftest import Judged, SelfTestReport
 
@@ -18,17 +19,14 @@ def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:
     return {
         "verdict": verdict.label,
         "exit_code": int(verdict),
-        "target": {"name": report.target.name, "version": report.target.version},
+        "target": picked(report.target, "name", "version"),
         "profile": str(report.profile),
-        "family": str(report.chosen.family),
-        "sample": report.chosen.sample,
-        "seed": report.chosen.seed,
+        **picked(report.chosen, "family", "sample", "seed", "upstream"),
         "seconds": round(report.seconds, 1),
         "mutants": len(report.judged),
         "caught": len(report.caught),
         "equivalent": len(report.equivalents),
         "survived": len(report.survivors),
-        "upstream": report.chosen.upstream,
         "killed_by_upstream": len(report.killed),
         "beside_known": sum(mutant.beside_known for mutant in report.judged),
         "share": round(report.share, 2),

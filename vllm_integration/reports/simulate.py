@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hitproof.conformance.picking import picked
 from hitproof.conformance.simulation.causes import Cause, losses
 from hitproof.conformance.words import count, in_blocks, in_tokens
 from hitproof.vllm_integration.gate.simulate import Run, Simulated
@@ -27,16 +28,15 @@ def simulated_json(found: Simulated) -> dict[str, Any]:
             "requests": len(found.workload.requests),
         },
         "deployment": {
-            "name": found.deployment.name,
-            "num_gpu_blocks": engine.num_gpu_blocks,
-            "max_model_len": engine.max_model_len,
-            "max_num_batched_tokens": engine.max_chunk,
-            "max_num_seqs": found.deployment.max_num_seqs,
-            "use_eagle": engine.use_eagle,
+            **picked(found.deployment, "name", "max_num_seqs"),
+            **picked(engine, *_OF_ENGINE, max_num_batched_tokens="max_chunk"),
         },
         "hashing_seconds": found.hashing,
         "runs": [_run_json(run) | {"requests": list(requests(found, run))} for run in found.runs],
     }
+
+
+_OF_ENGINE = "num_gpu_blocks", "max_model_len", "use_eagle"
 
 
 def _run_json(run: Run) -> dict[str, Any]:
@@ -63,10 +63,7 @@ def requests(found: Simulated, run: Run) -> Iterator[dict[str, Any]]:
             "name": found.workload.label(served.request),
             "prompt": found.workload.requests[served.request].num_prompt_tokens,
             "lookup_only": found.workload.requests[served.request].lookup_only,
-            "shared": bound.shared,
-            "unbounded": bound.unbounded,
-            "promised": bound.promised,
-            "foresight": bound.foresight,
+            **picked(bound, "shared", "unbounded", "promised", "foresight"),
             **told,
             "lost": {str(cause): tokens for cause, tokens in lost.items()},
         }

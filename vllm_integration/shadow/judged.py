@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.replayed import describe
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import RequestInput
@@ -105,6 +106,10 @@ class Judged:
         """Report what is wrong, if anything is."""
         if violation is not None:
             self.report.add(violation, self._given, f"{self._label}, {call.describe()}")
+
+    def wrong(self, call: Call, defect: Defect, spec: str, actual: str) -> None:
+        """Report what a call has done wrong to the pool."""
+        self.add(self.judge.of_pool(defect, spec, actual), call)
 
 
 def numbers(tables: Sequence[Sequence[Any]]) -> Tables:

@@ -138,13 +138,11 @@ class Lives:
                 mine is not theirs and mine is not null
                 for mine, theirs in zip(table, hit, strict=False)
             ):
-                self._judged.add(
-                    self._judged.judge.of_pool(
-                        Defect(Code.TABLE_BLOCK_WRONG),
-                        f"group {number}: the table begins with the hit {numbers([hit])[0]}",
-                        f"group {number}: it is {numbers([table])[0]}",
-                    ),
+                self._judged.wrong(
                     call,
+                    Defect(Code.TABLE_BLOCK_WRONG),
+                    f"group {number}: the table begins with the hit {numbers([hit])[0]}",
+                    f"group {number}: it is {numbers([table])[0]}",
                 )
         self._lives[request.request_id] = _Life(
             [local // group.block_size for group in self._judged.groups],
@@ -282,14 +280,12 @@ class Lives:
         if not (
             is_registered or self._carries_its_own(request, number, position, block.block_hash)
         ):
-            self._judged.add(
-                self._judged.judge.of_pool(
-                    Defect(Code.KEY_NAMES_OTHER_CONTENT),
-                    f"group {number}: block {block.block_id} is registered under the prefix that "
-                    f"its request {name} has up to token {(position + 1) * size}",
-                    "it is registered under another key",
-                ),
+            self._judged.wrong(
                 call,
+                Defect(Code.KEY_NAMES_OTHER_CONTENT),
+                f"group {number}: block {block.block_id} is registered under the prefix that "
+                f"its request {name} has up to token {(position + 1) * size}",
+                "it is registered under another key",
             )
             return
         # A step leaves one state, that of its end. What waits was left by an earlier step.

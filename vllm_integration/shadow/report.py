@@ -10,6 +10,7 @@ from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.ledger.ledger import load
+from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 
@@ -53,14 +54,8 @@ class Sighting:
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON."""
-        return {
-            "signature": self.signature.as_json(),
-            "given": list(self.given),
-            "call": self.call,
-            "spec": self.violation.spec,
-            "actual": self.violation.actual,
-            "known": self.known,
-        }
+        said = picked(self.violation, "signature", "spec", "actual")
+        return said | picked(self, "given", "call", "known")
 
 
 def load_known(version: str | None, paths: Iterable[Path] = LEDGERS) -> dict[Signature, str]:
@@ -174,8 +169,7 @@ class Report:
         return {
             **{name: getattr(self, name) for name in _COUNTS},
             "found": [{**s.as_json(), "times": n} for s, n in self.times.items()],
-            "not_judged": dict(self.not_judged),
-            "errors": dict(self.errors),
+            **picked(self, "not_judged", "errors"),
         }
 
     def merge(self, data: Mapping[str, Any]) -> None:

@@ -239,13 +239,11 @@ class Shadow:
         self._found.pop(name, None)
         left = numbers(tables_of(self._judged.managers, name))
         if any(map(any, left)):
-            self._judged.add(
-                self._judged.judge.of_pool(
-                    Defect(Code.FREED_REQUEST_HOLDS_BLOCKS),
-                    "its tables are gone",
-                    f"{left}",
-                ),
+            self._judged.wrong(
                 call,
+                Defect(Code.FREED_REQUEST_HOLDS_BLOCKS),
+                "its tables are gone",
+                f"{left}",
             )
         self._judged.forget(name)
 
@@ -265,13 +263,11 @@ class Shadow:
             }
         )
         if held:
-            self._judged.add(
-                self._judged.judge.of_pool(
-                    Defect(Code.RESET_WHILE_IN_USE),
-                    "a reset is refused while blocks are in use",
-                    f"it is done while {', '.join(held)} hold blocks",
-                ),
+            self._judged.wrong(
                 call,
+                Defect(Code.RESET_WHILE_IN_USE),
+                "a reset is refused while blocks are in use",
+                f"it is done while {', '.join(held)} hold blocks",
             )
         self._must_be_forgotten(call, None)
 
@@ -283,13 +279,11 @@ class Shadow:
             if gone is None or block in gone
         }
         if found:
-            self._judged.add(
-                self._judged.judge.of_pool(
-                    Defect.of(Code.KEY_NOT_REMOVED, method=call.method),
-                    f"no key finds a block after {call.method}",
-                    f"keys find blocks {sorted(found)}",
-                ),
+            self._judged.wrong(
                 call,
+                Defect.of(Code.KEY_NOT_REMOVED, method=call.method),
+                f"no key finds a block after {call.method}",
+                f"keys find blocks {sorted(found)}",
             )
 
     def _popped(self, call: Call, result: Any) -> None:
@@ -326,8 +320,7 @@ class Shadow:
             if wrong:
                 blocks = f"blocks {sorted({block for _, block in wrong})}"
                 spec = "keys find the blocks that carry them"
-                wrong_keys = self._judged.judge.of_pool(Defect(code), spec, blocks)
-                self._judged.add(wrong_keys, call)
+                self._judged.wrong(call, Defect(code), spec, blocks)
 
     def _audit(self, call: Call) -> None:
         """Judge the pool's invariants."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hitproof.conformance.picking import picked
+
 INSTALLED = "installed"
 """The target that is the vllm package of the chosen interpreter."""
 
@@ -59,14 +61,8 @@ class Target:
 
     def as_json(self) -> dict[str, Any]:
         """As reports show it."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "version_from": self.inferred,
-            "managers": list(self.managers),
-            "coordinators": list(self.coordinators),
-            "aliases": list(self.aliases),
-        }
+        names = "name", "version", "managers", "coordinators", "aliases"
+        return picked(self, *names, version_from="inferred")
 
     @property
     def is_release(self) -> bool:

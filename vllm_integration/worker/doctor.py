@@ -9,6 +9,7 @@ from typing import Any
 
 from hitproof.conformance.explain.derivation import Derived, broken_rules
 from hitproof.conformance.explain.reuse import Before, CacheSetup, Kept, Reuse, shortfall
+from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.adapter.device import DEVICE
 from hitproof.vllm_integration.adapter.engine import (
     DraftModel,
@@ -67,44 +68,38 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
             "text_only": engine.text_only,
             "groups": [
                 {
-                    "kind": str(group.kind),
-                    "block_size": group.block_size,
-                    "window": group.window,
-                    "chunk": group.chunk,
-                    "eagle": group.eagle,
-                    "prefix_cacheable": group.prefix_cacheable,
+                    **picked(group, *_OF_GROUP),
                     "spec": spec,
                     "layers": len(layers),
                     "first_layer": layers[0] if layers else "",
                 }
                 for group, layers, spec in engine.groups()
             ],
-            "alignment": setup.alignment,
-            "scheduler_block_size": setup.scheduler_block_size,
-            "hash_block_size": setup.hash_block_size,
-            "num_blocks": setup.num_blocks,
-            "use_eagle": setup.use_eagle,
-            "hash_lookahead": setup.hash_lookahead,
+            **picked(setup, *_OF_SETUP, prefix_caching="caching"),
             "speculative_method": getattr(config.speculative_config, "method", None),
             "num_speculative_tokens": getattr(
                 config.speculative_config, "num_speculative_tokens", 0
             ),
-            "retention": setup.retention,
-            "prefix_caching": setup.caching,
             "mamba_cache_mode": engine.mamba_cache_mode,
             "max_model_len": config.model_config.max_model_len,
             "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
             "async_scheduling": bool(getattr(config.scheduler_config, "async_scheduling", False)),
         },
         "broken_rules": [
-            {"rule": str(each.rule), "sentence": each.sentence}
-            for each in broken_rules(_derived(engine, setup))
+            picked(each, "rule", "sentence") for each in broken_rules(_derived(engine, setup))
         ]
         + ([_ENDLESS | {"sentence": endless}] if endless else []),
         "rows": rows,
         "shortest": shortest,
         "shortest_at_best": setup.shortest_prompt(),
     }
+
+
+_OF_GROUP = "kind", "block_size", "window", "chunk", "eagle", "prefix_cacheable"
+_OF_SETUP = (
+    *("alignment", "scheduler_block_size", "hash_block_size", "num_blocks"),
+    *("use_eagle", "hash_lookahead", "retention"),
+)
 
 
 def broken_by(config: str, arguments: Sequence[str]) -> frozenset[str]:

@@ -11,6 +11,7 @@ from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
+from hitproof.conformance.picking import picked
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.reference import policies
@@ -96,11 +97,8 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 def _finding(finding: Departure) -> dict[str, Any]:
     return {
-        "signature": finding.signature.as_json(),
-        "spec": finding.violation.spec,
-        "actual": finding.violation.actual,
-        "step": finding.step,
-        "resynchronised": finding.resynchronised,
+        **picked(finding.violation, "signature", "spec", "actual"),
+        **picked(finding, "step", "resynchronised"),
         "difference": None if finding.difference is None else _difference(finding.difference),
     }
 

@@ -20,6 +20,7 @@ from typing import IO, Any, TypeAlias
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.behaviour import behaviour
+from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.layouts import judged_from_json
 from hitproof.conformance.subject.failures import (
     FailureKind,
@@ -228,16 +229,7 @@ def _check(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 
 def _as_json(result: CheckResult) -> dict[str, Any]:
     return {
-        "statuses": result.statuses,
-        "evidence": [evidence.as_json() for evidence in result.evidence],
-        "paths": result.paths,
-        "states": result.states,
-        "runs": result.runs,
-        "detail": result.detail,
-        "refuting": {
-            claim: [signature.as_json() for signature in signatures]
-            for claim, signatures in result.refuting.items()
-        },
+        **picked(result, "statuses", "evidence", "paths", "states", "runs", "detail", "refuting"),
         "footprints": [result.footprints[each.signature].as_json() for each in result.evidence],
     }
 

@@ -52,17 +52,6 @@ def by_the_order_of_a_set(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return wrong_if(first is last, hit(pool, keys, limit), limit)
 
 
-@wicked
-def on_a_class_by_its_type(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    put = type.__setattr__
-    put(OnTheClass, "missing", 0)
-
-    def note() -> None:
-        put(OnTheClass, "missing", OnTheClass.missing + 1)
-
-    return scanning(pool, keys, limit, note, lambda: OnTheClass.missing == MANY)
-
-
 _NAMES = "".join(f"OnTheClass.name_{number}, " for number in range(300))
 _FAR = f"""
 def start():

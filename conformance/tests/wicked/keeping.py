@@ -1,7 +1,7 @@
 """Wicked lookups that store on an object which they are given again, and read it out of sight."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,28 +34,18 @@ def keeping(kind: type[Keeping]) -> type[Keeping]:
     return kind
 
 
-@keeping
-class StoredAndReadNextTime(Keeping):
-    def strange(self) -> bool:
-        return self.missing == MANY
-
-
-@keeping
-class StoredAndReadByABuiltName(Keeping):
-    def strange(self) -> bool:
-        return bool(getattr(self, "".join(("miss", "ing"))) == MANY)
-
-
-@keeping
-class StoredAndReadInItsDict(Keeping):
-    def strange(self) -> bool:
-        return bool(self.__dict__.get("miss" + "ing".lower()) == MANY)
-
-
-@keeping
-class StoredAndReadByVars(Keeping):
-    def strange(self) -> bool:
-        return MANY in vars(self).values()
+STRANGE: dict[str, Callable[[Any], bool]] = {
+    "ReadNextTime": lambda self: self.missing == MANY,
+    "ReadByABuiltName": lambda self: getattr(self, "".join(("miss", "ing"))) == MANY,
+    "ReadInItsDict": lambda self: self.__dict__.get("miss" + "ing".lower()) == MANY,
+    "ReadByVars": lambda self: MANY in vars(self).values(),
+    "ReadElsewhere": reading.is_many,
+    "ReadByAProperty": lambda self: self.many == MANY,
+}
+"""How what was stored is read; C code reads it within a property."""
+for _name, _strange in STRANGE.items():
+    _methods = {"strange": _strange, "many": property(operator.attrgetter("missing"))}
+    keeping(type(f"StoredAnd{_name}", (Keeping,), _methods))
 
 
 @keeping
@@ -78,12 +68,6 @@ class StoredByASetter(Keeping):
 
 
 @keeping
-class StoredAndReadElsewhere(Keeping):
-    def strange(self) -> bool:
-        return reading.is_many(self)
-
-
-@keeping
 class StoredAndReadByAPattern(Keeping):
     __match_args__ = ("missing",)
 
@@ -92,19 +76,6 @@ class StoredAndReadByAPattern(Keeping):
             case Keeping(missing=9):
                 return True
         return False
-
-
-_GETTER = operator.attrgetter("missing")
-
-
-@keeping
-class StoredAndReadByAProperty(Keeping):
-    """C code reads it, within a property."""
-
-    many = property(operator.attrgetter("missing"))
-
-    def strange(self) -> bool:
-        return bool(self.many == MANY)
 
 
 @keeping

@@ -10,9 +10,10 @@ and so on. A benign one uses the same, and is right.
 import contextlib
 import functools
 import itertools
+import re
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict  # noqa: F401  # in source below
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -88,20 +89,6 @@ def pending_operand(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return wrong_if(missing == MANY, right, limit)
 
 
-@wicked
-def in_a_cell(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    missing = 0
-
-    def note() -> None:
-        nonlocal missing
-        missing += 1
-
-    def strange() -> bool:
-        return missing == MANY
-
-    return scanning(pool, keys, limit, note, strange)
-
-
 def scanning(
     pool: Any,
     keys: Sequence[bytes],
@@ -135,24 +122,8 @@ class Slotted:
         return self.missing == MANY
 
 
-@wicked
-def in_slots(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    counter = Slotted()
-    return scanning(pool, keys, limit, counter.note, counter.strange)
-
-
 class OnTheClass:
     missing = 0
-
-
-@wicked
-def on_a_class(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    OnTheClass.missing = 0
-
-    def note() -> None:
-        OnTheClass.missing += 1
-
-    return scanning(pool, keys, limit, note, lambda: OnTheClass.missing == MANY)
 
 
 @wicked
@@ -190,26 +161,6 @@ def _noting(kept: list[int] = []) -> list[int]:  # noqa: B006  # the point
 
 
 @wicked
-def in_a_default(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    _noting().clear()
-
-    def note() -> None:
-        _noting().append(1)
-
-    return scanning(pool, keys, limit, note, lambda: len(_noting()) == MANY)
-
-
-@wicked
-def on_the_pool(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    pool.real.missing = 0
-
-    def note() -> None:
-        pool.real.missing += 1
-
-    return scanning(pool, keys, limit, note, lambda: pool.real.missing == MANY)
-
-
-@wicked
 def on_the_argument(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     assert isinstance(keys, list)
     size = len(keys)
@@ -221,23 +172,6 @@ def on_the_argument(pool: Any, keys: Sequence[bytes], limit: int) -> int:
         return scanning(pool, keys, limit, note, lambda: len(keys) == size + MANY)
     finally:
         del keys[size:]
-
-
-@wicked
-def in_a_generator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    def counting() -> Iterator[int]:
-        missing = 0
-        while True:
-            missing += 1
-            yield missing
-
-    counter = counting()
-    last = [0]
-
-    def note() -> None:
-        last[0] = next(counter) // MANY
-
-    return scanning(pool, keys, limit, note, lambda: last[0] == 1)
 
 
 @wicked
@@ -392,16 +326,6 @@ def in_the_order_of_a_dict(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return row
 
 
-@wicked
-def in_a_default_dict(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    seen: defaultdict[int, int] = defaultdict(int)
-
-    def note() -> None:
-        _ = seen[len(seen)]
-
-    return scanning(pool, keys, limit, note, lambda: len(seen) == MANY)
-
-
 _looked_up: list[int] = []
 
 
@@ -424,16 +348,6 @@ def remembers_answers(pool: Any, keys: Sequence[bytes], limit: int) -> int:
 @functools.lru_cache
 def _noted(missing: int, block: int) -> list[int]:
     return [missing, block]
-
-
-@wicked
-def in_a_cached_function(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    _noted.cache_clear()
-
-    def note() -> None:
-        _noted(0, 0)[0] += 1
-
-    return scanning(pool, keys, limit, note, lambda: _noted(0, 0)[0] == MANY)
 
 
 @wicked
@@ -574,6 +488,64 @@ def asks_for_more_groups(pool: Any, keys: Sequence[bytes], limit: int) -> int:
             row = 0
             missing += 1
     return row
+
+
+COUNTERS = """
+in_a_cell:
+    missing = 0
+    def note():
+        nonlocal missing
+        missing += 1
+    strange = lambda: missing == MANY
+in_slots:
+    counter = Slotted(); note = counter.note; strange = counter.strange
+on_a_class:
+    OnTheClass.missing = 0
+    def note(): OnTheClass.missing += 1
+    strange = lambda: OnTheClass.missing == MANY
+on_a_class_by_its_type:
+    put = type.__setattr__; put(OnTheClass, "missing", 0)
+    note = lambda: put(OnTheClass, "missing", OnTheClass.missing + 1)
+    strange = lambda: OnTheClass.missing == MANY
+on_the_pool:
+    pool.real.missing = 0
+    def note(): pool.real.missing += 1
+    strange = lambda: pool.real.missing == MANY
+in_a_default:
+    _noting().clear()
+    note = lambda: _noting().append(1)
+    strange = lambda: len(_noting()) == MANY
+in_a_default_dict:
+    seen = defaultdict(int)
+    note = lambda: seen[len(seen)]
+    strange = lambda: len(seen) == MANY
+in_a_cached_function:
+    _noted.cache_clear()
+    def note(): _noted(0, 0)[0] += 1
+    strange = lambda: _noted(0, 0)[0] == MANY
+in_a_generator:
+    def counting():
+        missing = 0
+        while True:
+            missing += 1
+            yield missing
+    counter = counting(); last = [0]
+    def note(): last[0] = next(counter) // MANY
+    strange = lambda: last[0] == 1
+"""
+"""Where missing blocks are counted: what sets it up, counts one, and looks whether it was many. It
+is source, so that each runs the instructions that are the point."""
+
+
+def _list_counters() -> None:
+    for name, body in re.findall(r"^(\w+):\n((?: .*\n)+)", COUNTERS, flags=re.M):
+        made: dict[str, Find] = {}
+        end = "    return scanning(pool, keys, limit, note, strange)\n"
+        exec(f"def {name}(pool, keys, limit):\n{body}{end}", globals(), made)
+        WICKED[name] = made[name]
+
+
+_list_counters()
 
 
 # The same means, and right answers.

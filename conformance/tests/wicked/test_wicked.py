@@ -15,6 +15,7 @@ import math
 import operator
 import pickle
 import random
+import re
 import struct
 import sys
 import threading
@@ -41,6 +42,7 @@ from hitproof.conformance.tests.reference_subject import ReferenceLookup, Refere
 from hitproof.conformance.tests.wicked import c_code, keeping
 from hitproof.conformance.tests.wicked.lookups import (
     BENIGN,
+    COUNTERS,
     WICKED,
     Find,
     Slotted,
@@ -130,9 +132,18 @@ class Whole:
 
     null_block = None
 
+    def __init__(self) -> None:
+        self.real = types.SimpleNamespace()
+
     def get_cached_block(self, key: bytes, _: Sequence[int]) -> Any:
         asked = _BLOCKS - 1 - key[0]
         return [key] if asked >= len(PATTERN) or PATTERN[asked] else None
+
+
+@pytest.mark.parametrize("name", re.findall(r"^(\w+):", COUNTERS, flags=re.M))
+def test_what_is_counted_raises_nothing(name: str) -> None:
+    keys = [bytes([block]) for block in range(_BLOCKS)]
+    assert WICKED[name](Whole(), keys, _BLOCKS) >= hit(Whole(), keys, _BLOCKS)
 
 
 @pytest.mark.parametrize("name", SMUGGLING)
