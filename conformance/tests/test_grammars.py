@@ -101,7 +101,7 @@ def test_a_history_loses_grammars_that_show_nothing() -> None:
     [
         ({}, {"session": "s"}),
         ({"connector": Connector()}, {}),
-        ({"ranks": 2, "async_scheduling": True}, {}),
+        ({"ranks": 2, "async_scheduling": True, "v2_model_runner": True}, {}),
     ],
 )
 def test_grammars_are_not_judged_beside_some(
