@@ -15,7 +15,7 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -310,13 +310,132 @@ def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 # Releases that cannot be had
 
 
-@pytest.mark.usefixtures("index")
-def test_unknown_release(cache: Path) -> None:
-    assert refusal("9.9.9") == (
-        "vLLM 9.9.9 is not on the package index (newest release there: 1.2.3); "
-        "name a release that is there, or a path to a checkout"
-    )
-    assert left_in(cache) == set()
+OTHER = "; name another release, or a path to a checkout"
+NO_INDEX = ("the package index ", "set HITPROOF_INDEX_URL to ")
+NOT_THERE = (
+    "vLLM 1.2.3 is not on the package index, nor is any other release; set HITPROOF_INDEX_URL to "
+    "an index that has vLLM, or name a path to a checkout"
+)
+
+
+def not_deflated_past_the_middle() -> bytes:
+    long = MEMBERS | {"vllm/long.py": "#" * 1_000_000}  # to fail after the first read
+    deflate = zlib.compressobj(wbits=31)
+    half = deflate.compress(gzip.decompress(an_sdist(long))[:500_000])
+    return half + deflate.flush(zlib.Z_FULL_FLUSH) + b"\x07" * 100
+
+
+def a_member_named(name: str) -> bytes:
+    return an_sdist(MEMBERS | {name: "evil"})
+
+
+def page(status: int, kind: str, text: str) -> Callable[[Index], object]:
+    return lambda index: setattr(index, "page", (status, kind, text))
+
+
+def sdist(data: bytes) -> Callable[[Index], object]:
+    return lambda index: index.add("vllm-1.2.3.tar.gz", data)
+
+
+def wheel(data: bytes) -> Callable[[Index], object]:
+    return lambda index: index.add("vllm-1.2.2-py3-none-any.whl", data)
+
+
+def digest(text: str) -> Callable[[Index], object]:
+    return lambda index: index.digests.update({"vllm-1.2.3.tar.gz": text})
+
+
+def packed(tar: bytes, more: bytes = b"") -> Callable[[Index], object]:
+    return sdist(gzip.compress(tar) + more)
+
+
+TAR = gzip.decompress(an_sdist())
+REFUSED: dict[str, tuple[str, Callable[[Index], object], tuple[str, ...]]] = {
+    "no such release": (
+        "9.9.9",
+        lambda _: None,
+        ("vLLM 9.9.9 is not on the package index (newest release there: 1.2.3); name a release ",),
+    ),
+    "no archive": (
+        "1.2.1",
+        lambda _: None,
+        (f"vLLM 1.2.1 has neither an sdist nor a wheel on the package index{OTHER}",),
+    ),
+    "no vLLM": ("1.2.3", page(404, "text/html", ""), (NOT_THERE,)),
+    "a login": ("1.2.3", page(200, "text/html", "Please log in"), (NOT_THERE,)),
+    "no index": ("1.2.3", page(200, "text/plain", "hello"), NO_INDEX),
+    "no page": ("1.2.3", page(200, JSON_TYPE, '{"meta": 3}'), NO_INDEX),
+    "another version": (
+        "1.2.3",
+        page(200, JSON_TYPE, '{"meta": {"api-version": "9.0"}, "name": "vllm", "files": []}'),
+        NO_INDEX,
+    ),
+    "no JSON": ("1.2.3", page(200, JSON_TYPE, "not JSON"), NO_INDEX),
+    "refuses": ("1.2.3", page(503, "text/html", ""), ("the package index", "HTTP status 503")),
+    "refuses the file": (
+        "1.2.3",
+        lambda index: setattr(index, "file_status", 403),
+        ("the package index refused to give vLLM 1.2.3 (HTTP status 403); set HITPROOF_INDEX",),
+    ),
+    "no digest": (
+        "1.2.3",
+        digest(""),
+        ("the package index gives no sha256 for the sdist of vLLM 1.2.3; ",),
+    ),
+    "wrong digest": (
+        "1.2.3",
+        digest("0" * 64),
+        ("the sdist of vLLM 1.2.3 is damaged: its sha256 is not the one ",),
+    ),
+    "broken off": (
+        "1.2.3",
+        lambda index: setattr(index, "cut_off", 10),
+        ("the download of vLLM 1.2.3 broke off; run again, or name a path to a checkout",),
+    ),
+    "no package": (
+        "1.2.3",
+        sdist(an_sdist({"PKG-INFO": ""})),
+        ("the sdist of vLLM 1.2.3 does not contain the vllm package; ",),
+    ),
+    **{
+        reason: ("1.2.2", wheel(data), (f"the wheel of vLLM 1.2.2 {reason}{OTHER}",))
+        for data, reason in (
+            (b"", "cannot be unpacked (BadZipFile)"),
+            (a_wheel("vllm-1.2.2.dist-info/METADATA"), "cannot be unpacked (KeyError)"),
+            (a_wheel("vllm/__init__.py"), "lacks the vllm package"),
+        )
+    },
+    **{
+        name: (
+            "1.2.3",
+            change,
+            (f"the sdist of vLLM 1.2.3 cannot be unpacked ({error}){OTHER}",),
+        )
+        for name, change, error in (
+            ("traversal", sdist(a_member_named("vllm/../../../evil")), "OutsideDestinationError"),
+            ("traversal beside", sdist(a_member_named("../../evil")), "OutsideDestinationError"),
+            ("no gzip", sdist(b"no archive"), "ReadError"),
+            ("no tar", packed(b"no archive"), "ReadError"),
+            ("cut", sdist(an_sdist()[:-200]), "EOFError"),
+            ("noise", packed(TAR[:4096], b"and noise"), "BadGzipFile"),
+            ("cut tar", packed(TAR[:4000]), "ReadError"),
+            ("not deflated", sdist(not_deflated_past_the_middle()), "error"),
+        )
+    },
+}
+"""A release, what is wrong with the index, and what is said."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_release_that_cannot_be_had(name: str, index: Index, cache: Path) -> None:
+    release, spoil, said = REFUSED[name]
+    spoil(index)
+    message = refusal(release)
+    assert message.startswith(said[0])
+    assert all(each in message for each in said)
+    assert not (cache / "releases").exists() or left_in(cache) == set()
+    assert list(cache.parent.rglob("evil")) == []
+    assert name != "no digest" or index.downloads() == []
 
 
 def test_release_with_a_wheel_only(index: Index, cache: Path) -> None:
@@ -330,67 +449,6 @@ def test_release_with_a_wheel_only(index: Index, cache: Path) -> None:
     assert index.downloads() == ["/files/vllm-1.2.2-py3-none-any.whl"]
     marker = json.loads((cache / "releases" / "1.2.2.json").read_text())
     assert marker["wheel"] == "vllm-1.2.2-py3-none-any.whl"
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"", "cannot be unpacked (BadZipFile)"),
-        (a_wheel("vllm-1.2.2.dist-info/METADATA"), "cannot be unpacked (KeyError)"),
-        (a_wheel("vllm/__init__.py"), "lacks the vllm package"),
-    ],
-)
-@only_html
-def test_a_wheel_that_cannot_be_used(data: bytes, reason: str, index: Index, cache: Path) -> None:
-    index.add("vllm-1.2.2-py3-none-any.whl", data)
-    assert refusal("1.2.2") == (
-        f"the wheel of vLLM 1.2.2 {reason}; name another release, or a path to a checkout"
-    )
-    assert left_in(cache) == set()
-
-
-@pytest.mark.usefixtures("index")
-def test_release_without_an_archive() -> None:
-    assert refusal("1.2.1") == (
-        "vLLM 1.2.1 has neither an sdist nor a wheel on the package index; name another release, "
-        "or a path to a checkout"
-    )
-
-
-@pytest.mark.parametrize("page", [(404, "text/html", ""), (200, "text/html", "Please log in")])
-@only_html
-def test_index_without_vllm(page: tuple[int, str, str], index: Index) -> None:
-    index.page = page
-    assert refusal() == (
-        "vLLM 1.2.3 is not on the package index, nor is any other release; "
-        "set HITPROOF_INDEX_URL to an index that has vLLM, or name a path to a checkout"
-    )
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        (200, "text/plain", "hello"),
-        (200, JSON_TYPE, '{"meta": 3}'),
-        (200, JSON_TYPE, '{"meta": {"api-version": "9.0"}, "name": "vllm", "files": []}'),
-        (200, JSON_TYPE, "not JSON"),
-    ],
-)
-@only_html
-def test_index_that_is_none(page: tuple[int, str, str], index: Index) -> None:
-    index.page = page
-    message = refusal()
-    assert message.startswith("the package index ")
-    assert "set HITPROOF_INDEX_URL to " in message
-
-
-@only_html
-def test_index_that_refuses(index: Index) -> None:
-    index.file_status = 403
-    sentence = "the package index refused to give vLLM 1.2.3 (HTTP status 403); set HITPROOF_INDEX"
-    assert refusal().startswith(sentence)
-    index.page = (503, "text/html", "")
-    assert "HTTP status 503" in refusal()
 
 
 def closed_port() -> str:
@@ -426,82 +484,6 @@ def test_no_certificates(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bad_index_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HITPROOF_INDEX_URL", url)
     assert refusal().startswith("the package index cannot be used (")
-
-
-def test_no_digest(index: Index) -> None:
-    index.digests["vllm-1.2.3.tar.gz"] = ""
-    assert refusal().startswith("the package index gives no sha256 for the sdist of vLLM 1.2.3; ")
-    assert index.downloads() == []
-
-
-def test_wrong_digest(index: Index, cache: Path) -> None:
-    index.digests["vllm-1.2.3.tar.gz"] = "0" * 64
-    assert refusal().startswith("the sdist of vLLM 1.2.3 is damaged: its sha256 is not the one ")
-    assert left_in(cache) == set()
-
-
-@only_html
-def test_truncated_download(index: Index, cache: Path) -> None:
-    index.cut_off = 10
-    assert refusal() == (
-        "the download of vLLM 1.2.3 broke off; run again, or name a path to a checkout"
-    )
-    assert left_in(cache) == set()
-    index.cut_off = 0
-    assert resolve("1.2.3").root
-
-
-def not_deflated_past_the_middle() -> bytes:
-    long = MEMBERS | {"vllm/long.py": "#" * 1_000_000}  # to fail after the first read
-    deflate = zlib.compressobj(wbits=31)
-    half = deflate.compress(gzip.decompress(an_sdist(long))[:500_000])
-    return half + deflate.flush(zlib.Z_FULL_FLUSH) + b"\x07" * 100
-
-
-def a_member_named(name: str) -> bytes:
-    return an_sdist(MEMBERS | {name: "evil"})
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (a_member_named("vllm/../../../evil"), "OutsideDestinationError"),
-        (a_member_named("../../evil"), "OutsideDestinationError"),
-        (b"no archive", "ReadError"),
-        (gzip.compress(b"no archive"), "ReadError"),
-        (an_sdist()[:-200], "EOFError"),
-        (gzip.compress(gzip.decompress(an_sdist())[:4096]) + b"and noise", "BadGzipFile"),
-        (gzip.compress(gzip.decompress(an_sdist())[:4000]), "ReadError"),
-        (not_deflated_past_the_middle(), "error"),
-    ],
-    ids=[
-        "traversal",
-        "traversal beside",
-        "no gzip",
-        "no tar",
-        "cut",
-        "noise",
-        "cut tar",
-        "not deflated",
-    ],
-)
-@only_html
-def test_an_sdist_that_cannot_be_unpacked(
-    data: bytes, reason: str, index: Index, cache: Path
-) -> None:
-    index.add("vllm-1.2.3.tar.gz", data)
-    assert refusal() == (
-        f"the sdist of vLLM 1.2.3 cannot be unpacked ({reason}); "
-        "name another release, or a path to a checkout"
-    )
-    assert left_in(cache) == set()
-    assert list(cache.parent.rglob("evil")) == []
-
-
-@only_html
-def test_an_sdist_without_the_package(index: Index) -> None:
-    index.add("vllm-1.2.3.tar.gz", an_sdist({"PKG-INFO": ""}))
-    assert refusal().startswith("the sdist of vLLM 1.2.3 does not contain the vllm package; ")
 
 
 @pytest.mark.usefixtures("index")
