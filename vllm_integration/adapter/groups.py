@@ -6,9 +6,8 @@ from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
+from hitproof.vllm_integration.adapter.inspection import attribute, call, must, parameters_of
 from hitproof.vllm_integration.adapter.variants import Chosen, base_values, torch_type
 
 NAMES = {
@@ -65,11 +64,9 @@ def kv_cache_spec(
         name, values = _REPLAYED, values | {_REPLAY: True}
     spec_class = attribute(interface, name)
     if checkpoint_alignment is not None and group.kind is GroupKind.MAMBA:
-        if "prefill_checkpoint_alignment" not in parameters_of(spec_class):
-            raise CannotJudge(
-                "this release does not export Mamba states from inside a chunk; leave "
-                "mamba_checkpoint_alignment out, or name a later release"
-            )
+        able = "prefill_checkpoint_alignment" in parameters_of(spec_class)
+        what = "does not export Mamba states from inside a chunk"
+        must(able, what, "mamba_checkpoint_alignment")
         values["num_prefill_checkpoint_blocks"] = 1
         values["prefill_checkpoint_alignment"] = checkpoint_alignment
     if chosen is not None and group.prefix_cacheable:

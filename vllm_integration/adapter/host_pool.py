@@ -13,7 +13,6 @@ from typing import Any
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Deployment, HostPool
 from hitproof.conformance.judge.event_descriptions import DEVICE, HOST
-from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import Cleared, Event, Tables
 from hitproof.conformance.subject.schedulers import (
     HostResult,
@@ -25,7 +24,7 @@ from hitproof.conformance.subject.schedulers import (
 )
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.groups import kv_cache_spec
-from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.inspection import attribute, call, must
 from hitproof.vllm_integration.adapter.transfers import LOADING
 
 _SOURCE, INDEXER, _FIRST = 0, 1, 2
@@ -48,8 +47,7 @@ def has_host_pools() -> bool:
 
 def connect(vllm_config: Any, host: HostPool) -> None:
     """Put the connectors of a host's pool into a configuration."""
-    if not has_host_pools():
-        raise CannotJudge("this release has no host pool; leave host out, or name a later release")
+    must(has_host_pools(), "has no host pool", "host")
     from vllm import config
 
     # Its size in bytes is not asked for where groups are given.

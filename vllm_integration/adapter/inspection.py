@@ -40,6 +40,15 @@ def attribute(owner: Any, name: str) -> Any:
     return found
 
 
+def must(able: object, what: str, field: str) -> None:
+    """Decline what a ``field`` of a history asks for where the release is not ``able`` to do it.
+
+    ``what`` says what the release does not do: "has no host pool". Raises `CannotJudge`.
+    """
+    if not able:
+        raise CannotJudge(f"this release {what}; leave {field} out, or name a later release")
+
+
 def spelled(function: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
     """Keywords under the names that the function has for them."""
     if not RENAMED:

@@ -10,7 +10,6 @@ from typing import Any
 from zlib import crc32
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import (
     Allocation,
     Hit,
@@ -39,6 +38,7 @@ from hitproof.vllm_integration.adapter.inspection import (
     arguments,
     attribute,
     call,
+    must,
     parameters_of,
     spelled,
 )
@@ -144,21 +144,14 @@ class VllmManagers:
             )
             for group in engine.groups
         ]
-        if engine.mamba_shared_prefix_checkpoint and not self.keeps_shared_states:
-            raise CannotJudge(
-                "this release does not keep Mamba states inside blocks for shared prefixes; leave "
-                "mamba_shared_prefix_checkpoint out, or name a later release"
-            )
-        if engine.num_hash_lookahead_tokens and not self.hashes_look_ahead:
-            raise CannotJudge(
-                "hashes in this release do not look ahead; leave num_hash_lookahead_tokens out, or "
-                "name a later release"
-            )
-        if engine.num_prefill_lookahead > 1 and not self.looks_ahead:
-            raise CannotJudge(
-                "this release has no multi-module MTP; leave prefill_lookahead out, or name a "
-                "later release"
-            )
+        if engine.mamba_shared_prefix_checkpoint:
+            what = "does not keep Mamba states inside blocks for shared prefixes"
+            must(self.keeps_shared_states, what, "mamba_shared_prefix_checkpoint")
+        if engine.num_hash_lookahead_tokens:
+            what = "has no hashes that look ahead"
+            must(self.hashes_look_ahead, what, "num_hash_lookahead_tokens")
+        if engine.num_prefill_lookahead > 1:
+            must(self.looks_ahead, "has no multi-module MTP", "prefill_lookahead")
         interval = engine.retention_interval
         with kv_cache_config(self.interface, groups, engine.num_gpu_blocks, interval) as config:
             manager = call(
@@ -181,11 +174,9 @@ class VllmManagers:
                 "KVCacheManager",
             )
         check_taken_up(attribute(manager, "coordinator"), interval)
-        if engine.full_sequence_must_fit and not self.fits_whole:
-            raise CannotJudge(
-                "this release cannot check whether a whole request fits; leave "
-                "full_sequence_must_fit out, or name a later release"
-            )
+        if engine.full_sequence_must_fit:
+            what = "cannot check whether a whole request fits"
+            must(self.fits_whole, what, "full_sequence_must_fit")
         return manager
 
 
@@ -425,11 +416,8 @@ class VllmManager:
 
     def _reserved(self, blocks: int) -> int:
         """Blocks to leave free. Raises `CannotJudge` where the release can leave none."""
-        if "reserved_blocks" not in self._vllm.allocation_parameters:
-            raise CannotJudge(
-                "this release reserves no blocks; leave reserved_blocks out, or name a later "
-                "release"
-            )
+        able = "reserved_blocks" in self._vllm.allocation_parameters
+        must(able, "reserves no blocks", "reserved_blocks")
         return blocks
 
     def _is_local(self, name: str, hit: Hit) -> bool:

@@ -18,7 +18,6 @@ from hitproof.conformance.histories.workloads import (
     Pause,
     Reset,
 )
-from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import Event, Tables
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
@@ -41,7 +40,7 @@ from hitproof.vllm_integration.adapter.host_pool import (
     INDEXER,
     RunningHostPool,
 )
-from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
+from hitproof.vllm_integration.adapter.inspection import attribute, call, must, parameters_of
 from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.mooncake import RunningStore
 from hitproof.vllm_integration.adapter.transfers import RunningConnector, RunningOffload
@@ -263,11 +262,9 @@ class VllmScheduler:
             "reset_connector": wanted.reset_connector,
         }
         given = {name: True for name, value in options.items() if value}
-        if not given.keys() <= set(parameters_of(reset)):
-            raise CannotJudge(
-                "this release resets no connector, and no cache that is in use; leave after_reset "
-                "and such resets out, or name a later release"
-            )
+        able = given.keys() <= set(parameters_of(reset))
+        what = "resets no connector, and no cache that is in use"
+        must(able, what, "after_reset and such resets")
         if self._connector is None:
             return WasReset(bool(reset(**given)))
         with self._connector.resetting(wanted) as answers:
@@ -275,26 +272,18 @@ class VllmScheduler:
         return WasReset(done, tuple(answers))
 
     def pause(self, pause: Pause | None) -> None:
-        set_state = getattr(self.scheduler, SET_PAUSE, None)
-        if set_state is None:
-            raise CannotJudge(
-                "this release does not pause; leave pauses out, or name a later release"
-            )
+        must(hasattr(self.scheduler, SET_PAUSE), "does not pause", "pauses")
         from vllm.v1.core.sched.interface import PauseState
 
         state = PauseState.UNPAUSED
         if pause is not None:
             state = PauseState.PAUSED_NEW if pause.finishes_running else PauseState.PAUSED_ALL
-        set_state(state)
+        getattr(self.scheduler, SET_PAUSE)(state)
 
     def reset_encoder(self) -> None:
-        reset = getattr(self.scheduler, RESET_ENCODER, None)
-        if reset is None:
-            raise CannotJudge(
-                "this release resets no encoder cache; leave encoder_resets out, or name a later "
-                "release"
-            )
-        reset()
+        what = "resets no encoder cache"
+        must(hasattr(self.scheduler, RESET_ENCODER), what, "encoder_resets")
+        getattr(self.scheduler, RESET_ENCODER)()
 
     def may_encode(self, length: int) -> bool:
         large = Arrival((0,) * length, (0,), images=(Image("", 0, length),))

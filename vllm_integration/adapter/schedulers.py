@@ -50,7 +50,13 @@ from hitproof.vllm_integration.adapter.host_pool import (
     connect,
     has_host_pools,
 )
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
+from hitproof.vllm_integration.adapter.inspection import (
+    arguments,
+    attribute,
+    call,
+    must,
+    parameters_of,
+)
 from hitproof.vllm_integration.adapter.layers import ALIGNMENT, LayeredExecutor, OneWorker
 from hitproof.vllm_integration.adapter.running_scheduler import (
     ADAPTIVE,
@@ -142,25 +148,21 @@ class VllmSchedulers:
             history = replace(history, requests=whole)
         cache = self._base.cache_config
         mamba = parameters_of(attribute(self.interface, "MambaSpec"))
-        changes: dict[str, Any] = {}
+        scheduling = self._base.scheduler_config
+        newer: tuple[tuple[Any, str, str, Any], ...] = (
+            (cache, INTERVAL, "retention_interval", None),
+            (cache, _UNIT, _UNIT, None),
+            (cache, _JUNCTIONS, "mamba_shared_prefix_checkpoint", False),
+            (scheduling, ADAPTIVE, ADAPTIVE, False),
+            (scheduling, _AT_MOST, _AT_MOST, None),
+            (scheduling, _WATERMARK, _WATERMARK, 0.0),
+            (self._speculative_class, _SEVERAL, "num_mtp_modules", 1),
+        )
+        changes = {field: off for of, name, field, off in newer if not hasattr(of, name)}
         if "dcp_sharded" not in parameters_of(attribute(self.interface, "FullAttentionSpec")):
             changes |= dict.fromkeys(_CONTEXT_PARALLEL, 1)  # one group only
-        if not hasattr(cache, INTERVAL):
-            changes["retention_interval"] = None
-        if not hasattr(cache, _UNIT):
-            changes[_UNIT] = None
-        if not hasattr(self._base.scheduler_config, ADAPTIVE):
-            changes[ADAPTIVE] = False
-        if not hasattr(self._base.scheduler_config, _AT_MOST):
-            changes[_AT_MOST] = None
-        if not hasattr(self._base.scheduler_config, _WATERMARK):
-            changes[_WATERMARK] = 0.0
         if "prefill_checkpoint_alignment" not in mamba or not hasattr(cache, _UNIT):
             changes["mamba_checkpoint_alignment"] = None
-        if not hasattr(cache, _JUNCTIONS):
-            changes["mamba_shared_prefix_checkpoint"] = False
-        if not hasattr(self._speculative_class, _SEVERAL):
-            changes["num_mtp_modules"] = 1
         groups = deployment.groups
         if deployment.ranks > 1 and not _staggers():
             changes["async_scheduling"] = False
@@ -266,13 +268,10 @@ class VllmSchedulers:
                 _set(cache, name, value)
         if deployment.retention_interval is not None:
             dense = deployment.retention_interval == "dense"
-            if hasattr(cache, INTERVAL):
+            able, what = hasattr(cache, INTERVAL), "has no retention interval in its configuration"
+            must(able or dense, what, "retention_interval")
+            if able:
                 setattr(cache, INTERVAL, None if dense else deployment.retention_interval)
-            elif not dense:
-                raise CannotJudge(
-                    "this release has no retention interval in its configuration; leave "
-                    "retention_interval out, or name a later release"
-                )
         if deployment.max_loras is not None:
             values = {"max_loras": deployment.max_loras, "max_cpu_loras": deployment.max_loras}
             made.lora_config = call(attribute(config, "LoRAConfig"), values, "LoRAConfig")
@@ -324,11 +323,8 @@ class VllmSchedulers:
                 "the Hugging Face configuration of the draft model",
                 num_nextn_predict_layers=deployment.num_mtp_modules,
             )
-        if deployment.num_mtp_modules > 1 and not hasattr(made, _SEVERAL):
-            raise CannotJudge(
-                "this release has no multi-module MTP; leave num_mtp_modules out, or name a later "
-                "release"
-            )
+        if deployment.num_mtp_modules > 1:
+            must(hasattr(made, _SEVERAL), "has no multi-module MTP", "num_mtp_modules")
         if not deployment.lookahead_hashes and hasattr(made, "disable_lookahead_block_hashes"):
             made.disable_lookahead_block_hashes = True
         return made
@@ -372,11 +368,8 @@ class VllmSchedulers:
         """Whether windows outside the prefix cache are used as a model can have them."""
         kinds = {group.kind for group in deployment.groups if group.prefix_cacheable}
         windows = {group.window for group in deployment.groups if is_replayed(group)}
-        if not windows_opt_out(self.interface):
-            raise CannotJudge(
-                "this release has no window outside the prefix cache; leave prefix_cacheable out, "
-                "or name a later release"
-            )
+        what = "has no window outside the prefix cache"
+        must(windows_opt_out(self.interface), what, "prefix_cacheable")
         alone = kinds == {GroupKind.FULL_ATTENTION} and len(windows) == 1
         loads = deployment.connector is not None or deployment.host is not None
         if not (alone and deployment.v2_model_runner) or loads:
@@ -616,8 +609,7 @@ def _set(owner: Any, name: str, value: Any) -> None:
 
 
 def _require(owner: Any, name: str) -> None:
-    if not hasattr(owner, name):
-        raise CannotJudge(f"this release has no {name}; leave it out, or name a later release")
+    must(hasattr(owner, name), f"has no {name}", "it")
 
 
 @contextmanager

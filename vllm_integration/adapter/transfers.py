@@ -10,11 +10,10 @@ from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Connector, Reset
-from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Loading, Transfers
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.cache import VllmCache
-from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.inspection import attribute, call, must
 
 LOADING = {
     "kv_connector": "LoadingConnector",
@@ -30,11 +29,7 @@ def connect(vllm_config: Any, connector: Connector) -> None:
     from vllm import config
 
     if connector.offloads:
-        if not offloads():
-            raise CannotJudge(
-                "this release keeps nothing in host memory that is judged; leave offloads out, or "
-                "name a later release"
-            )
+        must(offloads(), "keeps nothing in host memory that is judged", "offloads")
         sizes = {"num_cpu_blocks": connector.offloads, "cpu_bytes_to_use": 1 << 40}
         made = {"kv_connector_extra_config": sizes, "kv_role": "kv_both"}
         vllm_config.kv_transfer_config = call(
@@ -101,11 +96,9 @@ class RunningConnector:
 
     def has(self, name: str, arrival: Arrival) -> None:
         """What it loads and sends of a request."""
-        if arrival.load_fails and not reports_failed_loads():
-            raise CannotJudge(
-                "this release reports no load that has failed as a whole; leave load_fails out, or "
-                "name a later release"
-            )
+        if arrival.load_fails:
+            what = "reports no load that has failed as a whole"
+            must(reports_failed_loads(), what, "load_fails")
         if arrival.loads:
             self._connector.tokens[name] = arrival.loads
         if arrival.load_steps is None:

@@ -33,12 +33,7 @@ DECLINING = [
 """Where it is decided what is judged."""
 
 NO_LIMITS = {
-    "this release has no multi-module MTP; leave num_mtp_modules out, or name a later release",
-    "this release has no retention interval in its configuration; leave retention_interval out, "
-    "or name a later release",
     "this release has one block size for all groups; name a later one",
-    "this release has no window outside the prefix cache; leave prefix_cacheable out, or name a "
-    "later release",
     "this release has no retention interval; leave retention_interval out, or name a later release",
     "fine-grained hits need a policy on whose hit the end of a prompt is kept for; ask for "
     "fine_tail=extension or fine_tail=resend, or for hit_granularity=aligned",
