@@ -1,12 +1,12 @@
 """Signatures: the identity of a divergence."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.rules import RULES, cited
+from hitproof.conformance.findings.rules import RULES, cited, sort_of
 from hitproof.spec.claims import CLAIMS, Divergence
 
 SEVERITY = tuple(Divergence)
@@ -103,3 +103,15 @@ class Signature:
         """
         place = _PLACES.get(self.claim, len(_PLACES))
         return SEVERITY.index(Divergence(self.divergence)), place, self.claim, self.pattern
+
+
+def in_lines(signature: Signature, given: Sequence[str], spec: str, actual: str) -> Iterator[str]:
+    """A case of a divergence as people read it, the headline first."""
+    yield f"{signature.divergence}: {signature.headline}"
+    yield f"code  : {signature.defect}"
+    yield f"{sort_of(signature.claim):<6}: {signature.claim}"
+    yield f"        {signature.sentence}"
+    for number, fact in enumerate(given):
+        yield f"{'' if number else 'given :':<7} {fact}"
+    yield f"spec  : {spec}"
+    yield f"vllm  : {actual}"

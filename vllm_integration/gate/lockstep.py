@@ -15,22 +15,19 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.lockstep.outcome import FIELDS
 from hitproof.conformance.scope.limits import refusal
+from hitproof.reference import policies
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.verdict import Verdict
 
 _BATCH_SECONDS = 5.0
-_POLICIES = (
-    (Version("0.33.dev0"), "VLLM_0_33"),
-    (Version("0.32.dev0"), "VLLM_0_32"),
-    (Version("0.30.dev0"), "VLLM_0_30"),
-    (Version("0.26.dev0"), "VLLM_0_26"),
-    (Version("0.24.dev0"), "VLLM_0_24"),
-    (Version("0.23.dev0"), "VLLM_0_23"),
-    (Version("0.22.dev0"), "VLLM_0_22"),
-    (Version("0.20.dev0"), "VLLM_0_20"),
-)
+_POLICIES = {
+    Version(f"{name.removeprefix('VLLM_').replace('_', '.')}.dev0"): name
+    for name in vars(policies)
+    if name.startswith("VLLM_")
+}
+"""The names of policies, by the first version that has them."""
 
 
 @dataclass
@@ -98,19 +95,19 @@ class LockstepReport:
 
 def policies_of(target: Target) -> str:
     """The name of the target's policies in `reference.policies`. Raises `TargetError`."""
-    name = policies_name(None if target.version is None else Version(target.version))
+    name = policies_name(target.version)
     if name is None:
         raise TargetError(refusal("lockstep-releases").format(target=target.name))
     return name
 
 
-def policies_name(version: Version | None) -> str | None:
+def policies_name(version: str | None) -> str | None:
     """The name of a release's policies in `reference.policies`; None when it is too old.
 
     ``version`` None is newer than any.
     """
-    known = (name for since, name in _POLICIES if version is None or version >= since)
-    return next(known, None)
+    known = (since for since in _POLICIES if version is None or Version(version) >= since)
+    return _POLICIES.get(max(known, default=Version("0")))
 
 
 def run(

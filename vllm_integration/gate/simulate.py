@@ -8,8 +8,6 @@ from pathlib import Path
 from time import perf_counter, thread_time
 from typing import Any
 
-from packaging.version import Version
-
 from hitproof.conformance.histories.json_format import as_plain
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.scope.models import Model
@@ -212,8 +210,7 @@ def _references(targets: Sequence[Target]) -> Iterator[tuple[str, Policies]]:
     """The reference with the spec's policies and with those of releases."""
     yield "reference", Policies()
     for target in targets:
-        version = None if target.version is None else Version(target.version)
-        name = policies_name(version)
+        name = policies_name(target.version)
         if name is not None:
             yield f"reference as {target.label}", getattr(policies, name)
 

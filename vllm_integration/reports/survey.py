@@ -3,8 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from hitproof.conformance.findings.rules import sort_of
-from hitproof.conformance.findings.signatures import SEVERITY
+from hitproof.conformance.findings.signatures import SEVERITY, in_lines
 from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.reports import markdown
@@ -189,21 +188,18 @@ def _section(
         yield ""
         yield from (f"- {_evidence(each)}" for each in fault.evidence)
         yield ""
-    yield f"**Impact.** {fault.impact}"
-    yield ""
-    if costs := read_costs().get(fault.number):
-        yield f"**Cost.** {in_words(costs)}"
-        yield ""
-    yield f"**Trigger.** {fault.trigger}"
-    yield ""
-    if fault.reach:
-        yield f"**Reached by.** {fault.reach}"
-        yield ""
-    yield f"**Cause.** {fault.reason}"
-    yield ""
-    if fault.upstream:
-        yield f"**Upstream.** <{fault.upstream}>"
-        yield ""
+    costs = read_costs().get(fault.number)
+    said = {
+        "Impact": fault.impact,
+        "Cost": costs and in_words(costs),
+        "Trigger": fault.trigger,
+        "Reached by": fault.reach,
+        "Cause": fault.reason,
+        "Upstream": fault.upstream and f"<{fault.upstream}>",
+    }
+    for name, text in said.items():
+        if text:
+            yield from (f"**{name}.** {text}", "")
     yield f"**Found by** {'; '.join(_METHODS[method] for method in fault.found_by)}."
     last = max(seen, key=[release.version for release in releases].index)
     smallest = min(seen[last], key=_size)
@@ -211,14 +207,7 @@ def _section(
     yield f"The smallest case, on {last}:"
     yield ""
     yield "```text"
-    yield f"{smallest.signature.divergence}: {smallest.signature.headline}"
-    yield f"code  : {smallest.signature.defect}"
-    yield f"{sort_of(smallest.signature.claim):<6}: {smallest.signature.claim}"
-    yield f"        {smallest.signature.sentence}"
-    for line, fact in enumerate(smallest.given):
-        yield f"{'' if line else 'given :':<7} {fact}"
-    yield f"spec  : {smallest.spec}"
-    yield f"vllm  : {smallest.actual}"
+    yield from in_lines(smallest.signature, smallest.given, smallest.spec, smallest.actual)
     if smallest.source:
         yield smallest.source
     yield "```"

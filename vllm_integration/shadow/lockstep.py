@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from packaging.version import Version
-
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
@@ -28,7 +26,7 @@ _NOT_FOLLOWED = ("reserved_blocks", "num_encoder_tokens", "full_sequence_must_fi
 
 def policies_of(version: str | None) -> Policies | None:
     """The reference's policies for a release; None when it is older than those it follows."""
-    name = policies_name(None if version is None else Version(version))
+    name = policies_name(version)
     if name is None:
         return None
     known: Policies = getattr(releases, name)

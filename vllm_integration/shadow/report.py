@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hitproof.conformance.findings.rules import sort_of
-from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.signatures import Signature, in_lines
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.ledger.ledger import load
 from hitproof.conformance.picking import picked
@@ -40,17 +39,8 @@ class Sighting:
 
     def text(self) -> str:
         """The finding as people read it."""
-        signature = self.signature
-        lines = [
-            f"{signature.divergence}: {signature.headline}",
-            f"  code  : {signature.defect}",
-            f"  {sort_of(signature.claim):<6}: {signature.claim}",
-            f"          {signature.sentence}",
-        ]
-        facts = (*self.given, self.call)
-        lines += [f"  {'' if n else 'given :':<7} {fact}" for n, fact in enumerate(facts)]
-        lines += [f"  spec  : {self.violation.spec}", f"  vllm  : {self.violation.actual}"]
-        return "\n".join(lines)
+        said, facts = self.violation, (*self.given, self.call)
+        return "\n  ".join(in_lines(self.signature, facts, said.spec, said.actual))
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON."""
