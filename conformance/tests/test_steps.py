@@ -157,113 +157,53 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
     assert not wrong(steps, **options)
 
 
-@pytest.mark.parametrize(
-    ("defect", "steps", "options"),
-    [
-        ("step-exceeds-limit(limit=tokens)", [[step("a", 0, 17)]], {}),
-        ("step-exceeds-limit(limit=tokens)", [RUN], {"slots": 1}),
-        ("step-exceeds-limit(limit=adapters)", [[step("x", 0, 4), step("y", 0, 4)]], ADAPTERS),
-        ("admitted-out-of-turn", [[step("y", 0, 4)]], ADAPTERS),
+WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+    "step-exceeds-limit(limit=tokens)": [
+        ([[step("a", 0, 17)]], {}),
+        ([RUN], {"slots": 1}),
+        ([RUN], {"deployment": replace(DEPLOYMENT, max_num_scheduled_tokens=8)}),
+    ],
+    "step-exceeds-limit(limit=adapters)": [
+        ([[step("x", 0, 4), step("y", 0, 4)]], ADAPTERS),
+    ],
+    "admitted-out-of-turn": [
+        ([[step("y", 0, 4)]], ADAPTERS),
+        ([[step("b", 0, 16)]], {"known": BOTH, "free": (1, 1)}),
         (
-            "step-exceeds-limit(limit=requests)",
+            [[step("b", 0, 16)]],
+            {"known": {"b": 40, "a": 40}, "deployment": PRIORITY, "free": (1, 1)},
+        ),
+        ([[step("b", 0, 8), step("a", 0, 8)]], {"known": BOTH}),
+    ],
+    "step-exceeds-limit(limit=requests)": [
+        (
             [[step("a", 40, 1), step("b", 40, 1), step("c", 0, 3)]],
             {"known": {"a": 41, "b": 41, "c": 3}},
         ),
+    ],
+    "step-exceeds-limit(limit=prompt)": [
+        ([RUN], {"deployment": THRESHOLD, "known": BOTH}),
+        ([[step("a", 0, 9), step("b", 0, 7)]], {"deployment": FAIR, "known": BOTH}),
+    ],
+    "step-exceeds-limit(limit=length)": [
+        ([[step("a", 60, 5)]], {"known": {"a": 65}}),
+    ],
+    "step-exceeds-limit(limit=chunks)": [
+        ([[step("a", 0, 16)]], {"deployment": replace(DEPLOYMENT, enable_chunked_prefill=False)}),
+    ],
+    "step-leaves-work(what=running)": [
+        ([[step("a", 0, 5)]], {"deployment": THRESHOLD, "spares_lone": True}),
+        ([[step("a", 0, 5), step("b", 0, 8)]], {"deployment": FAIR, "known": BOTH}),
         (
-            "step-exceeds-limit(limit=prompt)",
-            [RUN],
-            {"deployment": THRESHOLD, "known": BOTH},
-        ),
-        (
-            "step-exceeds-limit(limit=length)",
-            [[step("a", 60, 5)]],
-            {"known": {"a": 65}},
-        ),
-        (
-            "step-exceeds-limit(limit=chunks)",
-            [[step("a", 0, 16)]],
-            {"deployment": replace(DEPLOYMENT, enable_chunked_prefill=False)},
-        ),
-        (
-            "step-exceeds-limit(limit=tokens)",
-            [RUN],
-            {"deployment": replace(DEPLOYMENT, max_num_scheduled_tokens=8)},
-        ),
-        (
-            "step-exceeds-limit(limit=prompt)",
-            [[step("a", 0, 9), step("b", 0, 7)]],
-            {"deployment": FAIR, "known": BOTH},
-        ),
-        (
-            "step-leaves-work(what=running)",
-            [[step("a", 0, 5)]],
-            {"deployment": THRESHOLD, "spares_lone": True},
-        ),
-        (
-            "step-leaves-work(what=running)",
-            [[step("a", 0, 5), step("b", 0, 8)]],
-            {"deployment": FAIR, "known": BOTH},
-        ),
-        (
-            "step-leaves-work(what=running)",
             [[step("c", 0, 3)], [step("c", 3, 2, 1)]],
             {"deployment": DRAFTS, "before": ["c"], "known": {"c": 4}},
         ),
         (
-            "step-leaves-work(what=drafts)",
-            [[step("c", 0, 3)]],
-            {"deployment": DRAFTS, "known": {"c": 3}, "skips_drafts": True},
-        ),
-        (
-            "step-leaves-work(what=running)",
             [[step("a", 0, 8), step("c", 0, 3)], [step("a", 8, 6)]],
             {"before": ["a", "c"], "after": ["a"], "known": {"a": 40, "c": 4}, "free": (0, 9)},
         ),
+        # Who gave way was before the one that got its blocks, and this one comes after.
         (
-            "step-leaves-work(states=mamba, what=running)",
-            ANEW,
-            AGAIN,
-        ),
-        (
-            "step-exceeds-limit(limit=watermark)",
-            BESIDE,
-            ADMITTED | {"free": (13, 9)},
-        ),
-        (
-            "step-exceeds-limit(limit=watermark)",
-            BESIDE,
-            ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 10), "in_pool": 9},
-        ),
-        ("draft-count-wrong", [[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
-        ("draft-count-wrong", [[step("c", 0, 4, 0)]], {"known": {"c": 3}, "batches": 2}),
-        ("draft-count-wrong", [[step("a", 30, 4, 2)]], {"known": {"a": 32}, "batches": 2}),
-        ("draft-count-wrong", [RUN], {"stray_drafts": (("b", 2),)}),
-        ("step-exceeds-limit(limit=empty)", [[step("a", 0, 0)]], {}),
-        (
-            "step-exceeds-limit(limit=ranks)",
-            [[step("c", 0, 3)], [step("c", 3, 1)]],
-            {"deployment": RANKS, "before": ["c"], "known": {"c": 3}, "batches": 3},
-        ),
-        ("step-exceeds-limit(limit=pause)", [RUN], {"before": ["a"], "pause": Pause(0, 1)}),
-        ("step-exceeds-limit(limit=pause)", [RUN], {"pause": NO_OTHERS}),
-        (
-            "step-exceeds-limit(limit=pause)",
-            [[step("more", 1, 1)]],
-            {"known": {"more": 2}, "pause": Pause(0, 1)},
-        ),
-        (
-            "step-leaves-work(states=mamba, what=states)",
-            [[step("a", 0, 14)]],
-            {"deployment": replace(STATES, max_num_batched_tokens=14)},
-        ),
-        (
-            "step-leaves-work(states=mamba, what=running)",
-            [[]],
-            {"deployment": SMALL, "before": ["a"], "after": ["a"]},
-        ),
-        (
-            # Who gave way was before the one that got its blocks, and this one comes after.
-            "step-leaves-work(what=running)",
             [[step("a", 0, 8), step("c", 0, 3)], [step("b", 0, 8)]],
             {
                 "deployment": PRIORITY,
@@ -273,57 +213,58 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
                 "free": (0, 0),
             },
         ),
-        ("step-leaves-work(what=running)", [[step("a", 0, 15)]], {}),
-        ("step-leaves-work(what=running)", [RUN, []], {"before": ["a"], "after": ["a"]}),
+        ([[step("a", 0, 15)]], {}),
+        ([RUN, []], {"before": ["a"], "after": ["a"]}),
+        # What comes later gets what is due to the first.
+        ([RUN, [step("b", 0, 16)]], {"before": ["a"], "after": ["a", "b"], "known": BOTH}),
+    ],
+    "step-leaves-work(what=drafts)": [
+        ([[step("c", 0, 3)]], {"deployment": DRAFTS, "known": {"c": 3}, "skips_drafts": True}),
+    ],
+    "step-leaves-work(states=mamba, what=running)": [
+        (ANEW, AGAIN),
+        ([[]], {"deployment": SMALL, "before": ["a"], "after": ["a"]}),
+        ([[step("e", 0, 4)]], PARTLY),
+        ([[step("e", 0, 6)]], PARTLY | {"may_have_evicted": True}),
+        ([[step("a", 0, 8)]], {"deployment": STATES}),
+        ([[step("a", 0, 11)]], {"deployment": STATES}),
+    ],
+    "step-exceeds-limit(limit=watermark)": [
+        (BESIDE, ADMITTED | {"free": (13, 9)}),
+        (BESIDE, ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 10), "in_pool": 9}),
+    ],
+    "draft-count-wrong": [
+        ([[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
+        ([[step("c", 0, 4, 0)]], {"known": {"c": 3}, "batches": 2}),
+        ([[step("a", 30, 4, 2)]], {"known": {"a": 32}, "batches": 2}),
+        ([RUN], {"stray_drafts": (("b", 2),)}),
+    ],
+    "step-exceeds-limit(limit=empty)": [
+        ([[step("a", 0, 0)]], {}),
+    ],
+    "step-exceeds-limit(limit=ranks)": [
         (
-            # What comes later gets what is due to the first.
-            "step-leaves-work(what=running)",
-            [RUN, [step("b", 0, 16)]],
-            {"before": ["a"], "after": ["a", "b"], "known": BOTH},
+            [[step("c", 0, 3)], [step("c", 3, 1)]],
+            {"deployment": RANKS, "before": ["c"], "known": {"c": 3}, "batches": 3},
         ),
-        ("step-leaves-work(states=mamba, what=running)", [[step("e", 0, 4)]], PARTLY),
+    ],
+    "step-exceeds-limit(limit=pause)": [
+        ([RUN], {"before": ["a"], "pause": Pause(0, 1)}),
+        ([RUN], {"pause": NO_OTHERS}),
+        ([[step("more", 1, 1)]], {"known": {"more": 2}, "pause": Pause(0, 1)}),
+    ],
+    "step-leaves-work(states=mamba, what=states)": [
+        ([[step("a", 0, 14)]], {"deployment": replace(STATES, max_num_batched_tokens=14)}),
+    ],
+    "step-leaves-work(what=waiting)": [
+        ([[step("c", 0, 3)]], {"known": {"c": 3, "b": 40}}),
+    ],
+    "preempted-wrongly(how=turn)": [
         (
-            "step-leaves-work(states=mamba, what=running)",
-            [[step("e", 0, 6)]],
-            PARTLY | {"may_have_evicted": True},
-        ),
-        (
-            "step-leaves-work(states=mamba, what=running)",
-            [[step("a", 0, 8)]],
-            {"deployment": STATES},
-        ),
-        (
-            "step-leaves-work(states=mamba, what=running)",
-            [[step("a", 0, 11)]],
-            {"deployment": STATES},
-        ),
-        (
-            "step-leaves-work(what=waiting)",
-            [[step("c", 0, 3)]],
-            {"known": {"c": 3, "b": 40}},
-        ),
-        (
-            "admitted-out-of-turn",
-            [[step("b", 0, 16)]],
-            {"known": BOTH, "free": (1, 1)},
-        ),
-        (
-            "admitted-out-of-turn",
-            [[step("b", 0, 16)]],
-            {"known": {"b": 40, "a": 40}, "deployment": PRIORITY, "free": (1, 1)},
-        ),
-        (
-            "admitted-out-of-turn",
-            [[step("b", 0, 8), step("a", 0, 8)]],
-            {"known": BOTH},
-        ),
-        (
-            "preempted-wrongly(how=turn)",
             [[step("b", 16, 16)]],
             {"before": ["a", "b"], "after": ["b"], "known": BOTH, "free": (0, 0)},
         ),
         (
-            "preempted-wrongly(how=turn)",
             [[step("b", 16, 16)]],
             {
                 "before": ["b", "a"],
@@ -333,12 +274,15 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
                 "free": (0, 0),
             },
         ),
-        (
-            "preempted-wrongly(how=need)",
-            [[step("a", 16, 16)]],
-            {"before": ["a", "b"], "after": ["a"], "known": BOTH},
-        ),
     ],
+    "preempted-wrongly(how=need)": [
+        ([[step("a", 16, 16)]], {"before": ["a", "b"], "after": ["a"], "known": BOTH}),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("defect", "steps", "options"), [(defect, *row) for defect in WRONG for row in WRONG[defect]]
 )
 def test_each_rule_is_shown_a_wrong_step(defect: str, steps: Any, options: dict[str, Any]) -> None:
     assert defect in wrong(steps, **options)
