@@ -83,12 +83,7 @@ _OPEN = {"claim": _CLAIM, "status": "inconclusive"}
             {},
             [f"changed: R has {_HIT} {_PLACE}: new, fault 9, was known, fault 9"],
         ),
-        (
-            "check",
-            {"obligations": _KNOWN["obligations"][1:]},
-            {},
-            [f"lost: R refutes {_CLAIM}"],
-        ),
+        ("check", {"obligations": _KNOWN["obligations"][1:]}, {}, [f"lost: R refutes {_CLAIM}"]),
         (
             "check",
             {"obligations": [*_KNOWN["obligations"], _OPEN]},
@@ -102,12 +97,7 @@ _OPEN = {"claim": _CLAIM, "status": "inconclusive"}
             ["lost: R is judged by mask_keeps_every_reachable_block"],
         ),
         ("corpus", {}, {"findings": []}, [f"lost: R with corpus history 7 has {_HIT} {_PLACE}"]),
-        (
-            "corpus",
-            {},
-            {"verdict": "inconclusive"},
-            ["lost: R with corpus history 7 is judged"],
-        ),
+        ("corpus", {}, {"verdict": "inconclusive"}, ["lost: R with corpus history 7 is judged"]),
         ("faults", {"known_divergences": []}, {}, [f"lost: fault 9 is found by {_HIT}"]),
     ],
 )

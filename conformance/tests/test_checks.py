@@ -94,10 +94,7 @@ BROKEN = {
     "null served": (BrokenSubject(answer=null_in_table), "hit_has_every_block_attention_reads"),
     "table too short": (BrokenSubject(answer=short_table), "hit_has_every_block_attention_reads"),
     "table reversed": (BrokenSubject(answer=swapped), "hit_has_every_block_attention_reads"),
-    "off the boundary": (
-        BrokenSubject(answer=half_a_block),
-        "hit_has_every_block_attention_reads",
-    ),
+    "off the boundary": (BrokenSubject(answer=half_a_block), "hit_has_every_block_attention_reads"),
     "raises": (BrokenSubject(answer=raises), "lookup_returns_longest_valid_hit"),
     "mask without lookahead": (
         BrokenSubject(mask=no_lookahead),
@@ -208,18 +205,10 @@ def looks_ahead(shape: BlockGeometry) -> BlockGeometry:
         (CHUNKED, BrokenSubject(shape=smaller_chunk), {"hit_has_every_block_attention_reads"}),
         (CHUNKED, BrokenSubject(shape=larger_chunk), {"lookup_returns_longest_valid_hit"}),
         (CHUNKED, BrokenSubject(mask=smaller_chunk), {"mask_keeps_every_reachable_block"}),
-        (
-            CHUNKED,
-            BrokenSubject(registers=lambda _: True),
-            {"mask_keeps_only_reachable_blocks"},
-        ),
+        (CHUNKED, BrokenSubject(registers=lambda _: True), {"mask_keeps_only_reachable_blocks"}),
         (MAMBA, BrokenSubject(shape=looks_ahead), {"lookup_returns_longest_valid_hit"}),
         (MAMBA, BrokenSubject(shape=wider_segment), {"lookup_returns_longest_valid_hit"}),
-        (
-            MAMBA,
-            BrokenSubject(mask=wider_segment),
-            {"mask_keeps_every_reachable_block"},
-        ),
+        (MAMBA, BrokenSubject(mask=wider_segment), {"mask_keeps_every_reachable_block"}),
         (MAMBA, BrokenSubject(registers=lambda _: True), {"mask_keeps_only_reachable_blocks"}),
     ],
 )

@@ -184,10 +184,7 @@ def test_a_right_configuration_breaks_none(derived: Derived) -> None:
         (replace(RIGHT, setup=replace(RIGHT.setup, scheduler_block_size=32)), Rule.SCHEDULER_BLOCK),
         (replace(RIGHT, setup=replace(RIGHT.setup, hash_block_size=6)), Rule.HASH_BLOCK),
         (replace(DRAFTING, layers=RIGHT.layers), Rule.DRAFTS),
-        (
-            replace(DRAFTING, setup=replace(DRAFTING.setup, groups=(FULL, WINDOW))),
-            Rule.DRAFTS,
-        ),
+        (replace(DRAFTING, setup=replace(DRAFTING.setup, groups=(FULL, WINDOW))), Rule.DRAFTS),
         (replace(LAID_OUT, setup=replace(RIGHT.setup, hash_block_size=8)), Rule.HASH_UNIT),
         (replace(LAID_OUT, unit=4), Rule.HASH_UNIT),
         (sized(LAID_OUT, 8, 16), Rule.BLOCKS),
@@ -222,10 +219,7 @@ def test_a_right_configuration_breaks_none(derived: Derived) -> None:
             replace(LAID_OUT, ranks=(Rank(10, POOL, POOL, {**PLACES, "c": Place(7, PAGE, PAGE)}),)),
             Rule.APART,
         ),
-        (
-            replace(LAID_OUT, ranks=(LAID_OUT.ranks[0], Rank(9, POOL, POOL, {}))),
-            Rule.RANKS,
-        ),
+        (replace(LAID_OUT, ranks=(LAID_OUT.ranks[0], Rank(9, POOL, POOL, {}))), Rule.RANKS),
         (replace(LAID_OUT, ranks=(Rank(10, POOL, 22 * PAGE, {}),)), Rule.MEMORY),
         (SINGLE, Rule.PADDING),
         (NARROW, Rule.FILLED_BLOCKS),

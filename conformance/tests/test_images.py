@@ -110,20 +110,9 @@ def test_steps_that_are_right(deployment: Deployment, plans: Sequence[Plan]) -> 
             [plan("a", 0, 4)],
             ["encoder-output-missing(of=drafts)", "step-leaves-work(what=running)"],
         ),
-        (
-            PLAIN,
-            [plan("a", 0, 16, [0, 1])],
-            [
-                "step-exceeds-limit(limit=encoder)",
-                CACHE,
-            ],
-        ),
+        (PLAIN, [plan("a", 0, 16, [0, 1])], ["step-exceeds-limit(limit=encoder)", CACHE]),
         (PLAIN, [plan("a", 0, 16, [0]), plan("a", 16, 16, [1])], [CACHE]),
-        (
-            PLAIN,
-            [plan("b", 0, 16, [0]), plan("b", 16, 16, [0])],
-            ["image-encoded-again"],
-        ),
+        (PLAIN, [plan("b", 0, 16, [0]), plan("b", 16, 16, [0])], ["image-encoded-again"]),
         # Both images fit, and the chunk ends before the second one all the same.
         (
             replace(PLAIN, encoder=Encoder(16, 16)),

@@ -58,11 +58,7 @@ def test_what_is_derived_is_judged_when_a_scheduler_starts() -> None:
     ("reason", "error", "divergence"),
     [
         ("KeyError: 512", "KeyError", Divergence.CRASH),
-        (
-            "ValueError: more memory is needed",
-            "ValueError",
-            Divergence.WASTE,
-        ),
+        ("ValueError: more memory is needed", "ValueError", Divergence.WASTE),
         ("the pool is too small", "TooFewBlocks", Divergence.WASTE),
     ],
 )

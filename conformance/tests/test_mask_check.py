@@ -104,13 +104,7 @@ class RegisteringCrashes(ReferenceSubject):
         (StoresBoundariesOnly(), WINDOW, "lost hit", Code.TAIL_BLOCK_UNREGISTERED, "store"),
         (StoresUnalignedTooFew(), ALIGNED, "lost hit", Code.TAIL_BLOCK_UNREGISTERED, "store"),
         (StoresMultiplesOnly(), ALIGNED, "lost hit", Code.TAIL_BLOCK_UNREGISTERED, "store"),
-        (
-            StoresTheLastBlock(),
-            WINDOW,
-            "waste",
-            Code.UNREACHABLE_BLOCK_REGISTERED,
-            "store",
-        ),
+        (StoresTheLastBlock(), WINDOW, "waste", Code.UNREACHABLE_BLOCK_REGISTERED, "store"),
         (StoringCrashes(), WINDOW, "crash", Code.RAISES_EXCEPTION, "store"),
         (AT_ONCE, DRAFTED, "wrong drafts", Code.UNFINAL_BLOCK_REGISTERED, "drafting"),
         (

@@ -133,12 +133,7 @@ def test_recording_does_not_change_what_is_judged() -> None:
     [
         (Broken(broken.ShorterHit), Effect.LOST, Effect.GAINED, Observable.HITS),
         (Broken(broken.StaleHit), Effect.UNSOUND, Effect.SOUND, Observable.HITS),
-        (
-            Broken(broken.SwapsHit),
-            Effect.TABLES,
-            Effect.TABLES,
-            Observable.HIT_TABLES,
-        ),
+        (Broken(broken.SwapsHit), Effect.TABLES, Effect.TABLES, Observable.HIT_TABLES),
         (Broken(broken.TellsTooMuch), Effect.SHARED, Effect.SHARED, Observable.SHARED),
         (Broken(broken.IgnoresCaps), Effect.CAPPED, Effect.CAPPED, Observable.CAPPED_HITS),
         (
@@ -153,12 +148,7 @@ def test_recording_does_not_change_what_is_judged() -> None:
         (Broken(broken.Forgets), Effect.LOST, Effect.MORE, Observable.CACHED),
         (Broken(broken.WrongUsage), Effect.COUNTS, Effect.COUNTS, Observable.USAGE),
         (Broken(broken.SilentEviction), Effect.EVENTS, Effect.EVENTS, Observable.EVENTS),
-        (
-            Broken(broken.MiscountsHits),
-            Effect.STATISTICS,
-            Effect.STATISTICS,
-            Observable.STATISTICS,
-        ),
+        (Broken(broken.MiscountsHits), Effect.STATISTICS, Effect.STATISTICS, Observable.STATISTICS),
         (
             observed(num_free_blocks=lambda seen: max(seen.num_free_blocks - 1, 0)),
             Effect.HELD_MORE,
@@ -183,12 +173,7 @@ def test_recording_does_not_change_what_is_judged() -> None:
             Effect.COUNTS,
             Observable.COMMON_PREFIX,
         ),
-        (
-            observed(tables=shorter),
-            Effect.TABLES,
-            Effect.TABLES,
-            Observable.TABLES,
-        ),
+        (observed(tables=shorter), Effect.TABLES, Effect.TABLES, Observable.TABLES),
     ],
 )
 def test_each_observable_shows_where_it_changes(

@@ -96,14 +96,7 @@ def test_the_best_hit_has_no_shortfall(setup: CacheSetup) -> None:
         ),
         (replace(HYBRID, num_blocks=9), 80, before(HYBRID, (1, 5)), Part.POOL, None, 1),
         (MAMBA, 0, before(MAMBA, (0, 0)), Part.CHUNKS, Code.PROMISED_HIT_MISSED, 0),
-        (
-            MAMBA,
-            0,
-            before(MAMBA, (0, 0), ends=(64,)),
-            Part.MASK,
-            Code.STATE_BLOCK_UNREGISTERED,
-            0,
-        ),
+        (MAMBA, 0, before(MAMBA, (0, 0), ends=(64,)), Part.MASK, Code.STATE_BLOCK_UNREGISTERED, 0),
         (
             replace(MAMBA, states_at_steps=False),
             0,

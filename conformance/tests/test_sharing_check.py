@@ -100,11 +100,7 @@ FAULTS: dict[str, tuple[Distort, Divergence, str]] = {
     "salts": (without_salt, Divergence.UNSOUND, "hash-collision(inputs=salts)"),
     "adapters": (without_adapter, Divergence.UNSOUND, "hash-collision(inputs=adapters)"),
     "paths": (adapter_by_name, Divergence.UNSOUND, "hash-collision(inputs=adapters)"),
-    "names": (
-        salt_or_adapter,
-        Divergence.UNSOUND,
-        "hash-collision(inputs=salts-adapters)",
-    ),
+    "names": (salt_or_adapter, Divergence.UNSOUND, "hash-collision(inputs=salts-adapters)"),
     "first token": (without_first_token, Divergence.UNSOUND, "hash-collision(inputs=tokens)"),
     "last tokens": (
         without_last_token_of_blocks,

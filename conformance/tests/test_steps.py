@@ -130,10 +130,7 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
         ([RUN], {"deployment": MARGIN, "free": (4, 0)}),
         # What is free on the device counts, not how many pages that is with what belongs to each.
         (BESIDE, ADMITTED | {"free": (4, 3), "in_pool": 10}),
-        (
-            BESIDE_A_HIT,
-            ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 3), "in_pool": 2},
-        ),
+        (BESIDE_A_HIT, ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 3), "in_pool": 2}),
         ([[step("a", 40, 1)]], {"known": {"a": 41}, "before": ["a"], "batches": 2}),
         # The second pipeline rank has the token two steps later.
         (
@@ -163,9 +160,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         ([RUN], {"slots": 1}),
         ([RUN], {"deployment": replace(DEPLOYMENT, max_num_scheduled_tokens=8)}),
     ],
-    "step-exceeds-limit(limit=adapters)": [
-        ([[step("x", 0, 4), step("y", 0, 4)]], ADAPTERS),
-    ],
+    "step-exceeds-limit(limit=adapters)": [([[step("x", 0, 4), step("y", 0, 4)]], ADAPTERS)],
     "admitted-out-of-turn": [
         ([[step("y", 0, 4)]], ADAPTERS),
         ([[step("b", 0, 16)]], {"known": BOTH, "free": (1, 1)}),
@@ -185,9 +180,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         ([RUN], {"deployment": THRESHOLD, "known": BOTH}),
         ([[step("a", 0, 9), step("b", 0, 7)]], {"deployment": FAIR, "known": BOTH}),
     ],
-    "step-exceeds-limit(limit=length)": [
-        ([[step("a", 60, 5)]], {"known": {"a": 65}}),
-    ],
+    "step-exceeds-limit(limit=length)": [([[step("a", 60, 5)]], {"known": {"a": 65}})],
     "step-exceeds-limit(limit=chunks)": [
         ([[step("a", 0, 16)]], {"deployment": replace(DEPLOYMENT, enable_chunked_prefill=False)}),
     ],
@@ -239,9 +232,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         ([[step("a", 30, 4, 2)]], {"known": {"a": 32}, "batches": 2}),
         ([RUN], {"stray_drafts": (("b", 2),)}),
     ],
-    "step-exceeds-limit(limit=empty)": [
-        ([[step("a", 0, 0)]], {}),
-    ],
+    "step-exceeds-limit(limit=empty)": [([[step("a", 0, 0)]], {})],
     "step-exceeds-limit(limit=ranks)": [
         (
             [[step("c", 0, 3)], [step("c", 3, 1)]],
@@ -256,9 +247,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     "step-leaves-work(states=mamba, what=states)": [
         ([[step("a", 0, 14)]], {"deployment": replace(STATES, max_num_batched_tokens=14)}),
     ],
-    "step-leaves-work(what=waiting)": [
-        ([[step("c", 0, 3)]], {"known": {"c": 3, "b": 40}}),
-    ],
+    "step-leaves-work(what=waiting)": [([[step("c", 0, 3)]], {"known": {"c": 3, "b": 40}})],
     "preempted-wrongly(how=turn)": [
         (
             [[step("b", 16, 16)]],

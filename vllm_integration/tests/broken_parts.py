@@ -702,10 +702,7 @@ PARTS: dict[str, tuple[Callable[[], Faults], Callable[[], Iterable[SchedulerHist
     ),
     "host_pools": (host_pools, lambda: chain(drawn(80, "host pool"), [read_workload(_HISTORY)])),
     "offloads": (offloads, lambda: offloading(20, "blocks")),
-    "chunks": (
-        chunks,
-        lambda: chain(offloading(40, "chunks"), offloading(12, "chunks", "resets")),
-    ),
+    "chunks": (chunks, lambda: chain(offloading(40, "chunks"), offloading(12, "chunks", "resets"))),
     "replays": (replays, lambda: drawn(12, "outside the cache")),
     "resumed": (resumed, lambda: [read_workload(_IN_FLIGHT.read_text(encoding="utf-8"))]),
 }
