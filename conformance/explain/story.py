@@ -68,20 +68,12 @@ class Story:
     """The explanation of a finding.
 
     Attributes:
-        claim: the claim that is violated.
-        sentence: the claim's sentence.
-        divergence: how it is violated.
+        finding: the finding.
         chapters: the steps, in order.
-        strip: the finding's picture, by rows.
-        trace: the history that shows it, step by step; None where there is none.
     """
 
-    claim: str
-    sentence: str
-    divergence: str
+    finding: ToldFinding
     chapters: tuple[Chapter, ...]
-    strip: tuple[str, ...]
-    trace: Trace | None = None
 
 
 def choose(text: str | bytes, where: str, number: int | None) -> ToldFinding:
@@ -127,19 +119,11 @@ def tell(finding: ToldFinding) -> Story:
     """The story of a finding. Raises `ExplanationError` when its evidence cannot be read."""
     try:
         evidence = Evidence.from_json(finding.evidence) if finding.evidence else None
-        chapters = tuple(_chapters(finding, evidence))
+        return Story(finding, tuple(_chapters(finding, evidence)))
     except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ExplanationError(
             f"the finding's evidence cannot be read ({error!r}); pass it as check printed it"
         ) from None
-    return Story(
-        finding.claim,
-        finding.sentence,
-        finding.divergence,
-        chapters,
-        tuple(finding.strip),
-        finding.trace,
-    )
 
 
 def _chapters(finding: ToldFinding, evidence: Evidence | None) -> Iterator[Chapter]:

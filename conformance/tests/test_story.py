@@ -49,7 +49,7 @@ def told(shown: dict[str, Any]) -> Story:
     story = tell(choose(json.dumps(shown), "f.json", None))
     reasons = [reason for chapter in story.chapters for reason in chapter.reasons]
     assert all(reason.claim in CLAIMS for reason in reasons)
-    assert list(story.strip) == shown["strip"]
+    assert story.finding.strip == shown["strip"]
     return story
 
 
@@ -186,7 +186,7 @@ def test_a_finding_without_evidence_is_told_by_its_own_sentences() -> None:
 def test_findings_of_replay_have_no_strip() -> None:
     shown = printed("no lookahead")
     del shown["evidence"], shown["strip"]
-    assert tell(choose(json.dumps(shown), "f.json", None)).strip == ()
+    assert tell(choose(json.dumps(shown), "f.json", None)).finding.strip == []
 
 
 def test_a_finding_of_a_report_is_chosen_by_number() -> None:

@@ -197,30 +197,26 @@ def explanation_svg(explanation: Explanation) -> str:
 def story_json(story: Story) -> dict[str, Any]:
     """The story of a finding as JSON."""
     return {
-        "claim": story.claim,
-        "cites": sort_of(story.claim),
-        "sentence": story.sentence,
-        "class": story.divergence,
+        **picked(story.finding, "claim", "sentence", **{"class": "divergence"}),
+        "cites": sort_of(story.finding.claim),
         "steps": [
             {"title": chapter.title, "reasons": _reasons_json(chapter.reasons)}
             for chapter in story.chapters
         ],
-        "strip": list(story.strip),
-        "trace": None if story.trace is None else story.trace.as_json(),
+        **picked(story.finding, "strip", "trace"),
     }
 
 
 def print_story(story: Story, console: Console) -> None:
     """The story of a finding for people."""
-    console.print(
-        f"[bold red]{escape(story.divergence)}[/]: {sort_of(story.claim)} {escape(story.claim)}"
-    )
-    _line(f"  {story.sentence}", console)
+    found, claim = story.finding, story.finding.claim
+    console.print(f"[bold red]{escape(found.divergence)}[/]: {sort_of(claim)} {escape(claim)}")
+    _line(f"  {found.sentence}", console)
     for number, chapter in enumerate(story.chapters, 1):
         console.print(f"[bold]{number}. {escape(chapter.title)}[/]")
         for reason in chapter.reasons:
             _line("\n".join(_wrapped(reason.text, console)), console)
-    for line in story.strip:
+    for line in found.strip:
         print_whole(f"    {line}", console)
-    if story.trace is not None:
-        print_trace(story.trace, console)
+    if found.trace is not None:
+        print_trace(found.trace, console)

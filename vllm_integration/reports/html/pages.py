@@ -68,7 +68,8 @@ class Shown:
         # ElementTree escapes what is in it.
         picture = Markup(inline_svg(title, drawn, _PER_LINE)) if drawn else Markup()
         story = tell(ToldFinding.model_validate(finding.as_json()))
-        trace = None if story.trace is None else ShownTrace.of(story.trace)
+        played = story.finding.trace
+        trace = None if played is None else ShownTrace.of(played)
         return Shown(finding, picture, story, trace)
 
 
