@@ -4,26 +4,31 @@ The groups' lookups are not executed: each returns anything that `lookups.GroupH
 which is what is proved of every kind.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from hitproof.proofs.unbounded.lookups import CACHED, GroupHit
+from hitproof.proofs.unbounded.loops import Family, Place, Shapes, Values
 from hitproof.proofs.unbounded.machine import Machine
 from hitproof.proofs.unbounded.proving import Conclusion
 from hitproof.proofs.unbounded.source import Unsupported
-from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge, terms_of
+from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge, Number, terms_of
 from hitproof.proofs.unbounded.values import (
     Block,
     Contract,
     Items,
     Key,
     Listing,
+    Unknown,
     is_number,
     is_same,
+    is_truth,
 )
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.hits import has_required_run
+from hitproof.spec.hits import has_required_run, in_required_run, within_reach
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.terms import Formula, Term
 
@@ -129,7 +134,7 @@ class AnyCoordinator:
     def _is_valid_without(self, hit: GroupHit) -> Formula:
         """What is valid is so without a lookahead block, too: a lemma, proved here."""
         here, boundary = self.here, hit.other // hit.group.block_size
-        plain = replace(hit, group=replace(hit.group, eagle=False))
+        plain = _plain(hit)
         with_it = has_required_run(hit.shape, boundary, hit.cached)
         known = Knowledge(here)
         known.add(with_it)
@@ -175,6 +180,75 @@ class AnyCoordinator:
 
         return Contract(find)
 
+    @property
+    def shapes(self) -> Shapes:
+        """What invariants of its loops speak of: hits so far, and what is known of them."""
+        of_blocks = [hit.alignment // hit.group.block_size for hit in self.groups]
+        units = [((each,), each.__mul__) for each in of_blocks if isinstance(each, Number)]
+        aligned = self.alignment, *(hit.alignment for hit in self.groups)
+        return Shapes(units=((aligned, self.alignments), *units), own=self._candidates)
+
+    def _candidates(self, values: Values) -> Iterator[Family]:
+        """That a number is a hit of some group, or of all so far, and that a table is its own."""
+        numbers = [
+            place
+            for place, value in values.items()
+            if is_number(value) and place[-1] != "length" and not self._is_given(value)
+        ]
+        for place in numbers:
+            for holds in self._of_hits():
+                yield [partial(_told, (place,), holds)]
+            for other in numbers:
+                if other != place:
+                    yield [partial(_told, (place, other), operator.le)]
+            for flag in (p for p, v in values.items() if is_truth(v)):
+                for hit in self.groups:
+                    if hit.group.eagle:
+                        yield [partial(_told, (flag, place), partial(self._is_dropped, hit))]
+        for cell, block in values.items():
+            length = (*cell[:-1], "length")
+            if isinstance(block, Block) and length in values:
+                hit = self.groups[block.group]
+                yield [partial(_told, (length, cell), partial(self._is_right, hit))]
+                for place in numbers:
+                    yield [partial(_told, (length, place), partial(_is_long, hit))]
+
+    def _is_given(self, number: Term) -> bool:
+        """Whether a number is one that the lookup is called with."""
+        return any(is_same(number, each) for each in (self.cap, *self.sizes.values()))
+
+    def _of_hits(self) -> Iterator[Callable[[Term], Formula]]:
+        """What a number of tokens may be."""
+        yield lambda tokens: tokens >= 0
+        yield lambda tokens: tokens <= self.cap
+        yield lambda tokens: self.here.implies(self.other_is_valid, self.other <= tokens)
+        for hit in self.groups:
+            yield partial(self._holds_here, hit)
+            if hit.group.eagle:
+                yield partial(self._is_in_reach, hit)
+                yield partial(self._holds_here, _plain(hit))
+
+    def _holds_here(self, hit: GroupHit, tokens: Term) -> Formula:
+        """Whether the block at the position is cached, if the hit requires it."""
+        at, boundary = self.here.position, self._told_in(hit, tokens) // hit.group.block_size
+        required = in_required_run(hit.shape, at, boundary)
+        return (tokens == 0) | self.here.implies(required, hit.cached(at))
+
+    def _is_in_reach(self, hit: GroupHit, tokens: Term) -> Formula:
+        size = hit.group.block_size
+        boundary = self._told_in(hit, tokens) // size
+        within = within_reach(hit.shape, boundary, self.cap // size, self.horizon // size)
+        return (tokens == 0) | within
+
+    def _is_dropped(self, hit: GroupHit, flag: Formula, tokens: Term) -> Formula:
+        """Whether a hit has its lookahead block, if that was looked up."""
+        holds = self._holds_here(hit, tokens) & self._is_in_reach(hit, tokens)
+        return self.here.implies(flag, holds)
+
+    def _is_right(self, hit: GroupHit, length: Term, cell: Any) -> Formula:
+        table = Listing(None, length, cell)
+        return hit.has_blocks(table, length * hit.group.block_size)
+
     def conclusions(self, result: Any) -> Iterator[Conclusion]:
         """The hit is valid for each group, none is longer, and the tables have its blocks."""
         match result:
@@ -207,6 +281,23 @@ class AnyCoordinator:
             if is_same(count * unit, length):
                 return count * hit.alignment
         return length
+
+
+def _told(places: tuple[Place, ...], holds: Callable[..., Formula], values: Values) -> Formula:
+    """What holds of these values, if all of them are known."""
+    told = [values.get(place) for place in places]
+    if any(each is None or isinstance(each, Unknown) for each in told):
+        return False
+    return holds(*told)
+
+
+def _is_long(hit: GroupHit, length: Term, tokens: Term) -> Formula:
+    return length * hit.group.block_size == tokens
+
+
+def _plain(hit: GroupHit) -> GroupHit:
+    """The same without a lookahead block."""
+    return replace(hit, group=replace(hit.group, eagle=False))
 
 
 def _check_hashes_are_enough() -> None:

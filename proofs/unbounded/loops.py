@@ -10,9 +10,9 @@ The shapes are beside the loops that they are for: the module has more than 400 
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, takewhile
 from typing import Any, NoReturn, TypeAlias
 
 from hitproof.proofs.unbounded.machine import Frame, Machine
@@ -53,9 +53,11 @@ class Again(Exception):
 
     Attributes:
         decisions: those before the loop.
+        last: whether all other paths come first.
     """
 
     decisions: tuple[bool, ...]
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class Shapes:
         suppositions: pairs of a formula and a number that may be bounded if the formula holds.
         steps: pairs of a number d and a number p: what may be a multiple of p, less d.
         origin: what the position counts from, where the function counts from 0.
+        units: numbers of which what a loop changes may be multiples, those that are equal
+            together, with what makes a multiple.
+        own: invariants instead of those that are made of the rest.
     """
 
     numbers: tuple[Term, ...] = ()
@@ -75,6 +80,18 @@ class Shapes:
     suppositions: tuple[tuple[Formula, Term], ...] = ()
     steps: tuple[tuple[Term, Term], ...] = ()
     origin: Term = 0
+    units: tuple[tuple[tuple[Term, ...], Callable[[Term], Term]], ...] = ()
+    own: "Callable[[Values], Iterator[Family]] | None" = None
+
+    def kind(self, old: Term, new: Term) -> str:
+        """Of which unit two numbers are multiples."""
+        for number, (equal_ones, _) in enumerate(self.units):
+            if all(
+                any(is_same(each // unit * unit, each) for unit in equal_ones)
+                for each in (old, new)
+            ):
+                return f"multiple {number}"
+        return "number"
 
 
 Values: TypeAlias = dict[Place, Any]
@@ -94,6 +111,11 @@ class _Loop:
         holds_first: for which candidates of the loops before it was seen that these hold first.
         variants: numbers that may show that the loop ends: each iteration makes them less.
         twins: of two loops, with which other places a place may have its value in common.
+        entries: where several paths come to the loop and go on as one, what is known on each and
+            what is where, by its decisions; the first of them goes on.
+        first_apart: whether its first iteration is executed before it is cut.
+        used: of the variables that are numbers, those that an iteration or what follows needs;
+            where paths go on as one the others are not known.
     """
 
     kinds: dict[Place, str] = field(default_factory=dict)
@@ -101,6 +123,9 @@ class _Loop:
     holds_first: tuple[int, ...] | None = None
     variants: set[Place] | None = None
     twins: dict[Place, list[Place]] = field(default_factory=dict)
+    entries: dict[tuple[bool, ...], tuple[Knowledge, Values]] = field(default_factory=dict)
+    first_apart: bool = False
+    used: set[Place] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -209,18 +234,52 @@ class Loops:
     ) -> None:
         """Execute a loop: none of its iterations, or any one of them and what comes after it."""
         arrival = Arrival(machine, frame, node, items)
-        head = self.enter(arrival)
+        loop = self._known(machine.path.decisions, (node.lineno,))
+        if loop.first_apart:
+            if not machine.truth(machine.value(node.test, frame)):  # type: ignore[union-attr]
+                machine.block(node.orelse, frame)
+                return
+            if not machine.iteration(node, frame):
+                return
+            self._gather(loop, machine)
+        head = self.enter(arrival, loop=loop)
         arrival.execute(head, lambda: self.close(head))
 
-    def enter(self, *arrivals: Arrival) -> Head:
+    def _gather(self, loop: _Loop, machine: Machine) -> None:
+        """Let one path stand for all that come to a loop; it knows what all of them know."""
+        path = machine.path
+        leaves = dict(_leaves(machine.frames))
+        if path.decisions not in loop.entries:
+            if loop.candidates is not None:
+                raise Unsupported("a loop that other paths come to late")
+            values = {place: leaf.value for place, leaf in leaves.items()}
+            loop.entries[path.decisions] = path.knowledge, values
+            if len(loop.entries) == 1:
+                raise Again(path.decisions, last=True)
+        if path.decisions != next(iter(loop.entries)):
+            raise PathEnds
+        path.forget(_beginning(min(loop.entries), max(loop.entries)))
+        own = loop.entries[path.decisions][1]
+        missing = Unknown("not set")
+        for _, values in loop.entries.values():
+            names, others = _first_names(own), _first_names(values)
+            for place in own.keys() | values.keys():
+                old, new = own.get(place, missing), values.get(place, missing)
+                named = names.get(id(old)), others.get(id(new))
+                if not (is_same(old, new) or (named[0] is not None and named[0] == named[1])):
+                    self._note(loop, place, old, new)
+
+    def enter(self, *arrivals: Arrival, loop: _Loop | None = None) -> Head:
         """Let the state be that of any iteration; two loops are in the same iteration of both."""
         path = arrivals[0].machine.path
         before, lines = path.decisions, tuple(each.node.lineno for each in arrivals)
-        loop = self._known(before, lines)
+        loop = loop or self._known(before, lines)
         frames = [frame for each in arrivals for frame in each.machine.frames]
         for place, leaf in list(_leaves(frames)):
             if (*place, "list") in loop.kinds and isinstance(leaf.value, Listing):
                 arrivals[0].machine.symbolic(leaf.value)
+            if loop.kinds.get(place) == "listing" and not _is_lost(loop, place):
+                leaf.put(replace(leaf.value))
         unknown = self._forget(loop, arrivals, frames, before)
         self._passed.append(loop)
         for family in loop.candidates or ():
@@ -245,7 +304,8 @@ class Loops:
         """End the path after an iteration, of which the invariants have to hold again."""
         loop = head.loop
         after = dict(_leaves(head.frames))
-        self._note_changes(loop, head.before, head.leaves, after)
+        is_while = len(head.arrivals) == 1 and head.arrivals[0].items is None
+        self._note_changes(loop, head.before, head.leaves, after, is_while)
         values = {place: after[place].value for place in head.unknown if place in after}
         values |= {(_POSITION, n): each.position for n, each in _numbered(head.arrivals)}
         machine = head.arrivals[0].machine
@@ -254,9 +314,10 @@ class Loops:
         if self._part(loop, machine.path.knowledge, values):
             loop.candidates = loop.holds_first = None
             raise Again(head.before)
-        if len(head.arrivals) == 1 and head.arrivals[0].items is None:
+        if is_while:
             self._check_ends(loop, machine, head.unknown, values)
-        if self._drop(loop, machine, values):
+        _check_apart(loop, {place: leaf.value for place, leaf in after.items()})
+        if self._drop(loop, machine.path.knowledge, values):
             raise Again(head.before)
         raise PathEnds
 
@@ -274,12 +335,31 @@ class Loops:
         kinds = {
             place: kind
             for place, kind in loop.kinds.items()
-            if kind != "list" and (place in leaves or len(place) == _VARIABLE)
+            if kind not in ("list", "listing")
+            and (place in leaves or len(place) == _VARIABLE)
+            and not _is_lost(loop, place)
         }
+        unused = [
+            place
+            for place, kind in kinds.items()
+            if loop.entries and len(place) == _VARIABLE and place not in loop.used
+        ]
+        for place in unused:
+            del kinds[place]
+            needed = partial(self._use, loop, place, before)
+            frames[place[0]].variables[place[1]] = Unknown("changed by a loop", needed)
         first = {place: leaves[place].value for place in kinds if place in leaves}
         unknown = {
             place: self._unknown(kind, f"{_shown(place)}{name}") for place, kind in kinds.items()
         }
+        if loop.entries:  # what is the same on all paths is not known to be what it was
+            kept = {
+                place: leaf.value
+                for place, leaf in leaves.items()
+                if leaf.put is not _fixed and place not in loop.kinds and _is_symbol(leaf.value)
+            }
+            first |= kept
+            unknown |= kept
         entry = [value for value in first.values() if is_number(value)]
         ranges = _numbered(arrivals)
         for number, each in ranges:
@@ -307,7 +387,11 @@ class Loops:
                 loop.candidates = list(found)
         counts = tuple(sum(map(len, each.candidates or ())) for each in self._passed)
         if loop.holds_first != counts:
-            self._drop(loop, arrivals[0].machine, first)
+            for known, values in loop.entries.values():
+                _check_apart(loop, values)
+                self._drop(loop, known, {place: values.get(place) for place in first})
+            if not loop.entries:
+                self._drop(loop, path.knowledge, first)
             loop.holds_first = counts
         for place in kinds:
             if place in leaves:
@@ -315,6 +399,14 @@ class Loops:
             elif len(place) == _VARIABLE:  # it is set by an iteration first
                 frames[place[0]].variables[place[1]] = unknown[place]
         return unknown
+
+    def _use(self, loop: _Loop, place: Place, before: tuple[bool, ...]) -> NoReturn:
+        """A variable is needed, unless nothing is known of it anyway."""
+        if loop.kinds[place] == "unknown":
+            raise Unsupported(f"{place[1]}, which is changed by a loop")
+        loop.used.add(place)
+        loop.candidates = loop.holds_first = loop.variants = None
+        raise Again(before)
 
     def _pair(
         self, loop: _Loop, known: Knowledge, second: int, first: Values, unknown: Values
@@ -362,9 +454,12 @@ class Loops:
                 return self._arithmetic.atom(name, 0)
             case "truth":
                 return self._arithmetic.flag(name)
-            case "block":
-                return Block(self._arithmetic.atom(name, -1))
-        return Unknown("changed by a loop")
+            case "unknown":
+                return Unknown("changed by a loop")
+        what, number = kind.split()
+        if what == "block":
+            return Block(self._arithmetic.atom(name, -1), int(number))
+        return self._shapes.units[int(number)][1](self._arithmetic.atom(name))
 
     def _note_changes(
         self,
@@ -372,39 +467,60 @@ class Loops:
         before: tuple[bool, ...],
         head: dict[Place, _Leaf],
         after: dict[Place, _Leaf],
+        is_while: bool,
     ) -> None:
         found = False
         for place in head:
             if place[-1] == "list" and place not in after and place not in loop.kinds:
                 loop.kinds[place] = "list"  # an iteration makes it one of any length
                 found = True
+        names = _first_names({place: leaf.value for place, leaf in after.items()})
         for place, leaf in after.items():
             if (*place[:-1], "list") in head and place[-1] in ("length", "cell"):
                 continue
             old = head[place].value if place in head else Unknown("not set")
             if is_same(old, leaf.value):
                 continue
-            kind = _kind(place, old, leaf.value)
-            if loop.kinds.get(place) != kind:
-                if loop.kinds.get(place) == "unknown":
-                    continue
-                loop.kinds[place] = "unknown" if place in loop.kinds else kind
-                found = True
+            named, _ = names.get(id(leaf.value), (place, True))
+            new = leaf.value if named == place else Unknown("a second name of a list")
+            found = self._note(loop, place, old, new) or found
         for place, kind in loop.kinds.items():
             if kind not in ("list", "unknown") and place not in after:
                 loop.kinds[place] = "unknown"
                 found = True
+        whole = any(
+            head[place].value is None and isinstance(after[place].value, Listing)
+            for place in head.keys() & after.keys()
+        )
+        if whole and is_while and not loop.first_apart:  # what is set first is not None then
+            loop.first_apart = True
+            loop.kinds.clear()
         if found:
             loop.candidates = loop.holds_first = loop.variants = None
             raise Again(before)
 
-    def _drop(self, loop: _Loop, machine: Machine, values: Values) -> bool:
+    def _note(self, loop: _Loop, place: Place, old: Any, new: Any) -> bool:
+        """Note that a value may be another one; whether that is new."""
+        kind = _kind(place, old, new)
+        if kind in ("number", "length") and self._shapes.units and is_number(old):
+            kind = self._shapes.kind(old, new)
+        known = loop.kinds.get(place)
+        weaker = known in ("number", "length") and kind.startswith("multiple")
+        if known in (kind, "unknown") or weaker:
+            return False
+        if known is None or (known.startswith("multiple") and kind == "number"):
+            loop.kinds[place] = kind
+        else:
+            loop.kinds[place] = "unknown"
+        return True
+
+    def _drop(self, loop: _Loop, known: Knowledge, values: Values) -> bool:
         """Drop the candidates that need not hold of these values; whether there were any."""
         assert loop.candidates is not None
         dropped = False
         while True:
             formulas = [family[0](values) for family in loop.candidates]
-            hold = machine.path.knowledge.following(formulas)
+            hold = known.following(formulas)
             if all(hold):
                 return dropped
             dropped = True
@@ -420,7 +536,7 @@ class Loops:
 
         def is_less(place: Place) -> bool:
             less = (new[place] >= 0) & (new[place] < old[place])
-            return machine.path.knowledge.fails(lambda: less) is None
+            return machine.path.knowledge.following([less]) == [True]
 
         loop.variants = {place for place in loop.variants if is_less(place)}
         if not loop.variants:
@@ -429,6 +545,9 @@ class Loops:
     def _candidates(self, unknown: Values, entry: Sequence[Term]) -> Iterator[Family]:
         """Every invariant of these shapes."""
         shapes = self._shapes
+        if shapes.own is not None:
+            yield from shapes.own(unknown)
+            return
         places = [place for place, value in unknown.items() if is_number(value)]
         sums = [_Sum(place) for place in places]
         for one, other in combinations(places, 2):
@@ -629,8 +748,52 @@ def _kind(place: Place, old: Any, new: Any) -> str:
         return "truth"
     beyond = place[-1] == "cell" and isinstance(old, Unknown)
     if isinstance(new, Block) and (beyond or isinstance(old, Block)):
-        return "block"
+        of_group = beyond or old.group == new.group
+        return f"block {new.group}" if of_group else "unknown"
+    if isinstance(old, Listing) and isinstance(new, Listing):
+        return "listing" if old.items is None and new.items is None else "unknown"
     return "truth" if beyond and is_truth(new) else "unknown"
+
+
+def _beginning(one: tuple[bool, ...], other: tuple[bool, ...]) -> tuple[bool, ...]:
+    """The decisions that two paths begin with."""
+    same = takewhile(lambda both: both[0] == both[1], zip(one, other, strict=False))
+    return tuple(each for each, _ in same)
+
+
+def _first_names(values: Values) -> dict[int, tuple[Place, bool]]:
+    """Of lists and sets, by identity, the first place that holds them, and whether of any length.
+
+    Those that two paths have made are alike if they have the same names on both.
+    """
+    names: dict[int, tuple[Place, bool]] = {}
+    for place, value in values.items():
+        if isinstance(value, (Listing, Marks)):
+            symbolic = isinstance(value, Listing) and value.items is None
+            names.setdefault(id(value), (place, symbolic))
+    return names
+
+
+def _check_apart(loop: _Loop, values: Values) -> None:
+    """Raise `Unsupported` where a list that a loop replaces has another name, too."""
+    for place, kind in loop.kinds.items():
+        if kind == "listing" and not _is_lost(loop, place):
+            held = [p for p, v in values.items() if v is values.get(place) and p != place]
+            if any(loop.kinds.get(p) != "unknown" and not _is_lost(loop, p) for p in held):
+                raise Unsupported(f"{place[1]}, a list that has two names in a loop")
+
+
+def _is_lost(loop: _Loop, place: Place) -> bool:
+    """Whether a value is part of one that nothing is known about in the loop."""
+    return any(
+        loop.kinds.get(place[:length]) == "unknown" for length in range(_VARIABLE, len(place))
+    )
+
+
+def _is_symbol(value: Any) -> bool:
+    return not isinstance(value, int) and (
+        is_number(value) or is_truth(value) or isinstance(value, Block)
+    )
 
 
 def _shown(place: Place) -> str:
@@ -674,9 +837,10 @@ def _below(
     elif isinstance(value, Listing):
         seen.add(id(value))
         if value.items is not None:
-            yield (*place, "list"), _Leaf(tuple(value.items), _fixed)
+            yield (*place, "list"), _Leaf(len(value.items), _fixed)
             for number, each in enumerate(value.items):
-                yield from _below((*place, number), each, _fixed, seen)
+                put = partial(value.items.__setitem__, number)
+                yield from _below((*place, number), each, put, seen)
         else:
             yield (*place, "length"), _Leaf(value.length, partial(setattr, value, "length"))
             yield (*place, "cell"), _Leaf(value.cell, partial(setattr, value, "cell"))

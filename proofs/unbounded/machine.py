@@ -68,6 +68,7 @@ class Path:
         self._in_short = in_short
         self._beginning = beginning
         self._known: dict[Any, bool] = {}
+        self._supposed: list[tuple[int, Formula]] = []
         self.decisions: Decisions = ()
         self.knowledge = Knowledge(arithmetic)
         self.others: list[Decisions] = []
@@ -84,6 +85,16 @@ class Path:
     def suppose(self, formula: Formula) -> None:
         """Go on where the formula holds."""
         if formula is not True and getattr(formula, "key", None) not in self._known:
+            self.knowledge.add(formula)
+            self._supposed.append((len(self.decisions), formula))
+            if isinstance(formula, Truth):
+                self._known[formula.key] = True
+
+    def forget(self, kept: Decisions) -> None:
+        """Know no more than before the first decision that is not one of those kept."""
+        supposed = [(n, formula) for n, formula in self._supposed if n <= len(kept)]
+        self._known, self._supposed, self.knowledge = {}, supposed, Knowledge(self._arithmetic)
+        for _, formula in supposed:
             self.knowledge.add(formula)
             if isinstance(formula, Truth):
                 self._known[formula.key] = True
@@ -277,7 +288,7 @@ class Machine:
                 raise Unsupported(f"such arguments of {node.name}")
             return machine.run(inner, node.body)
 
-        frame.variables[node.name] = Contract(apply)
+        frame.variables[node.name] = Contract(apply, node)
 
     def _do_assert(self, node: ast.Assert, frame: Frame) -> None:
         if __debug__ and not self.truth(self.value(node.test, frame)):
@@ -405,6 +416,8 @@ class Machine:
             if name in at.variables:
                 found = at.variables[name]
                 if isinstance(found, Unknown):
+                    if found.needed is not None:
+                        found.needed()
                     raise Unsupported(f"{name}, which is {found.why}")
                 return found
             at = at.around

@@ -33,6 +33,7 @@ class Statement:
         conclusions: what holds of a result.
         shapes: what invariants of its loops may speak of.
         sizes: the symbols whose values a counterexample consists of, by name.
+        in_short: whether paths that may be impossible are followed rather than to ask for long.
     """
 
     function: Any
@@ -41,6 +42,7 @@ class Statement:
     conclusions: Callable[[Any], Iterator[Conclusion]]
     shapes: Shapes = field(default_factory=Shapes)
     sizes: Mapping[str, Any] = field(default_factory=dict)
+    in_short: bool = False
 
 
 class Verdict(StrEnum):
@@ -113,7 +115,8 @@ def prove(state: Callable[[Arithmetic], Statement], seconds: float = 60.0) -> Pr
     def search(here: Arithmetic) -> Searched:
         made = state(here)
         loops = Loops(here, made.shapes)
-        return Searched(made.premises, made.sizes, loops, partial(_followed, made, loops))
+        follow = partial(_followed, made, loops)
+        return Searched(made.premises, made.sizes, loops, follow, made.in_short)
 
     return followed_all(search, seconds)
 
@@ -155,19 +158,20 @@ def _ends(here: Arithmetic, searched: Searched, deadline: float) -> list[End]:
             path.suppose(premise)
         searched.loops.begin_path()
         again: Decisions | None = None
+        last = False
         try:
             ends[path.decisions] = searched.follow(here, path)
         except PathEnds:
             ends[path.decisions] = End()
         except Again as loop:
-            again = loop.decisions
+            again, last = loop.decisions, loop.last
         beginnings += path.others
         impossible |= path.impossible
         if again is not None:
             beginnings = [each for each in beginnings if each[: len(again)] != again]
             impossible = {each for each in impossible if each[: len(again)] != again}
             ends = {each: end for each, end in ends.items() if each[: len(again)] != again}
-            beginnings.append(again)
+            beginnings.insert(0 if last else len(beginnings), again)
     _check_complete(ends, impossible)
     return list(ends.values())
 

@@ -41,9 +41,11 @@ class Unknown:
 
     Attributes:
         why: where it comes from.
+        needed: what is done before it is used, if anything; it may end the execution.
     """
 
     why: str
+    needed: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,15 @@ class Record:
 
 @dataclass(frozen=True)
 class Contract:
-    """A function that is described, instead of executed. It takes the machine first."""
+    """A function that is described, instead of executed. It takes the machine first.
+
+    Attributes:
+        apply: what it does.
+        told: what it is described by; two that are described by the same are alike.
+    """
 
     apply: Callable[..., Any]
+    told: Any = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +174,8 @@ def is_same(left: Any, right: Any) -> bool:
         return type(left) is type(right) and of_group and is_same(left.place, right.place)
     if isinstance(left, Unknown) and isinstance(right, Unknown):
         return True
+    if isinstance(left, Contract) and isinstance(right, Contract) and left.told is not None:
+        return left.told is right.told
     if isinstance(left, (int, str)) and isinstance(right, (int, str)):
         return type(left) is type(right) and left == right
     if isinstance(left, tuple) and isinstance(right, tuple):

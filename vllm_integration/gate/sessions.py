@@ -24,7 +24,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
 from hitproof.vllm_integration.gate.reads import ReadsReport
-from hitproof.vllm_integration.gate.unbounded import SECONDS, Unbounded
+from hitproof.vllm_integration.gate.unbounded import Unbounded, seconds_for
 from hitproof.vllm_integration.sandbox.driver import (
     Answers,
     EnvironmentFailure,
@@ -115,7 +115,7 @@ class Session:
 
     def unbounded(self, name: str) -> Unbounded:
         """Put one statement to the target, for all lengths."""
-        seconds = min(SECONDS, self._timeout / _PROOFS)
+        seconds = min(seconds_for(name), self._timeout / _PROOFS)
         try:
             return Unbounded.from_answer(name, self.ask(op="unbounded", name=name, seconds=seconds))
         except WorkerGone as gone:

@@ -20,7 +20,7 @@ from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.obligations import Obligation
 
 SECONDS = 20.0
-"""For one proof; there may be two of them for a statement."""
+"""For one proof, for each group; there may be two of them for a statement."""
 
 _EAGLE = "eagle"
 _LOOKUPS = (
@@ -34,8 +34,12 @@ _COMMON = ("common_hit_is_valid_for_every_group", "common_hit_is_the_longest")
 """Those that a statement about a coordinator is about."""
 
 _STATEMENTS = (
+    "coordinator full_attention sliding_window sliding_window",
+    "coordinator full_attention sliding_window mamba",
+    "coordinator sliding_window eagle sliding_window",
     "lookup sliding_window eagle",
     "mask sliding_window eagle interval",
+    "coordinator sliding_window sliding_window",
     "lookup sliding_window",
     "mask sliding_window interval",
     "mask sliding_window eagle latest",
@@ -69,10 +73,19 @@ _STATEMENTS = (
 def statements(profile: Profile) -> list[str]:
     """The statements that are put to the target.
 
-    The quick profile has those that take about a second.
+    The quick profile has those that take about a second, the default none that take ten.
     """
-    quick = list(_STATEMENTS[_STATEMENTS.index("lookup full_attention eagle") :])
-    return quick if profile is Profile.QUICK else list(_STATEMENTS)
+    first = {
+        Profile.QUICK: "lookup full_attention eagle",
+        Profile.DEFAULT: "lookup sliding_window eagle",
+        Profile.THOROUGH: _STATEMENTS[0],
+    }
+    return list(_STATEMENTS[_STATEMENTS.index(first[profile]) :])
+
+
+def seconds_for(name: str) -> float:
+    """How long a proof of the statement may take."""
+    return SECONDS * len(kinds_of(name)) if name.startswith("coordinator") else SECONDS
 
 
 @dataclass(frozen=True)

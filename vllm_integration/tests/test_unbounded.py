@@ -122,12 +122,34 @@ COORDINATORS = {
         "                        curr_hit_length + eagle_margin,\n",
         "                        curr_hit_length,\n",
     ),
+    "stops after the first turn": (
+        "coordinator sliding_window sliding_window",
+        "            if is_simple_hybrid:\n                break\n",
+        "            break\n",
+    ),
     "ends a token early": (
         "coordinator mamba",
         "max_length=max_cache_hit_length,\n            kv_cache_group_ids=[0]",
         "max_length=max_cache_hit_length - 1,\n            kv_cache_group_ids=[0]",
     ),
 }
+
+
+@pytest.mark.release
+@pytest.mark.long
+@pytest.mark.parametrize("kinds", ["sliding_window sliding_window", "sliding_window mamba"])
+def test_coordinator_of_three_groups_is_proved(kinds: str) -> None:
+    name = f"coordinator full_attention {kinds}"
+    assert settled(release("0.33.0"), name)[name]["status"] == Status.PROVED
+
+
+@pytest.mark.release
+@pytest.mark.long
+def test_two_windows_with_draft_layers_show_the_fault_that_is_known() -> None:
+    name = "coordinator sliding_window eagle sliding_window eagle"
+    found = settled(release("0.33.0"), name)[name]
+    assert found["status"] == Status.REFUTED, found["detail"]
+    assert found["evidence"]["signature"]["divergence"] == "wrong drafts"
 
 
 @pytest.mark.release
@@ -158,8 +180,8 @@ def test_check_reports_a_fault_past_any_bound(
 
 
 def test_quick_profile_leaves_out_what_takes_long() -> None:
-    quick, default = (set(statements(each)) for each in (Profile.QUICK, Profile.DEFAULT))
-    assert quick < default
+    quick, default, thorough = (set(statements(each)) for each in Profile)
+    assert quick < default < thorough
     assert {WINDOW, f"{WINDOW} eagle"} <= default - quick
 
 

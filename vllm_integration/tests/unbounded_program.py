@@ -13,7 +13,6 @@ sys.path.insert(0, root)
 subject = VllmSubject(frozenset())
 found = {
     name: settled(subject, {"name": name, "seconds": 300.0})
-    for name in statements(Profile.DEFAULT)
-    if not wanted or name in wanted
+    for name in wanted or statements(Profile.DEFAULT)
 }
 print(json.dumps(found))

@@ -89,7 +89,13 @@ class Coordinated(Settling):
         function = self._function.__func__
         keywords = spelled(function, arguments(function, values, f"the coordinator's {_FIND}"))
         return Statement(
-            function, keywords, tuple(any_.premises), any_.conclusions, sizes=any_.sizes
+            function,
+            keywords,
+            tuple(any_.premises),
+            any_.conclusions,
+            any_.shapes,
+            any_.sizes,
+            True,
         )
 
     @cached_property
