@@ -320,6 +320,8 @@ _REPLAYED = {
     Origin.FINE_TWINS: _Some(2, 28, 500),
 }
 """What profiles replay beside the corpus, in turn."""
+_OFFLOADS = _Some(10, 100, 600)
+"""Of scenarios whose first feature is that they offload, of which there are three ways, so many."""
 _CORPUS = _Some(quick=80)
 """The first add most."""
 _FINE = (Origin.FINE_SITUATION, Origin.FINE, Origin.FINE_GENERATED, Origin.FINE_TWINS)
@@ -361,3 +363,7 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                         yield Play(origin, str(number))
                 case _:
                     yield Play(origin, str(number) if origin in _SERIES else f"{seed}:{number}")
+        if origin is Origin.SCENARIOS:
+            place = [each.name for each in FEATURES].index("offloads")
+            for turn in range(most // len(FEATURES), getattr(_OFFLOADS, profile)):
+                yield Play(origin, f"{seed}:{place + turn * len(FEATURES)}")

@@ -607,6 +607,43 @@ def chunks() -> Faults:
     return {name: (start, _line(old, new)) for name, (start, old, new) in made.items()}
 
 
+# --- stores
+
+
+def _one_group(build: Callable[..., Any]) -> Callable[..., Any]:
+    """All groups have the keys of the first."""
+
+    def built(self: Any, *args: Any) -> Any:
+        made = build(self, *args)
+        first = made[0].store_layout
+        for each in made:
+            each.store_layout.metadata = first.metadata
+            each.store_layout._key_prefix = first._key_prefix
+        return made
+
+    return built
+
+
+def _without_the_last(mask: Callable[..., Any]) -> Callable[..., Any]:
+    """The last block of a load is left out."""
+    return lambda self, *args: tuple([*each[:-1], False] for each in mask(self, *args))
+
+
+def stores() -> Faults:
+    from vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store import coordinator, worker
+
+    lookups, workers = coordinator.MooncakeStoreCoordinator, worker.MooncakeStoreWorker
+    other, misread = "key-names-other-content", "other-content-read"
+    return {
+        "one group": (other, broken(workers, "_build_token_databases", _one_group)),
+        "loads are short": (misread, broken(lookups, "load_mask", _without_the_last)),
+        "no load begins": (
+            "request-never-finishes",
+            broken(workers, "start_load_kv", lambda _: lambda *_: None),
+        ),
+    }
+
+
 # --- replays
 
 
@@ -703,6 +740,7 @@ PARTS: dict[str, tuple[Callable[[], Faults], Callable[[], Iterable[SchedulerHist
     "host_pools": (host_pools, lambda: chain(drawn(80, "host pool"), [read_workload(_HISTORY)])),
     "offloads": (offloads, lambda: offloading(20, "blocks")),
     "chunks": (chunks, lambda: chain(offloading(40, "chunks"), offloading(12, "chunks", "resets"))),
+    "stores": (stores, lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks"))),
     "replays": (replays, lambda: drawn(12, "outside the cache")),
     "resumed": (resumed, lambda: [read_workload(_IN_FLIGHT.read_text(encoding="utf-8"))]),
 }

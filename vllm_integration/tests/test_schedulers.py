@@ -284,7 +284,7 @@ def test_what_a_release_does_is_judged(release: str) -> None:
 
 PARTS = (
     *("chunks", "connectors", "encoders", "ends", "formats", "grammars"),
-    *("host_pools", "offloads", "replays", "resumed"),
+    *("host_pools", "offloads", "replays", "resumed", "stores"),
 )
 """Those of `broken_parts`, which only the target's process can import."""
 
