@@ -9,13 +9,12 @@ from functools import partial
 
 from hitproof.proofs.cases import CHUNKED, FULL, SLIDING, case_name, holds_token
 from hitproof.proofs.interpretation import Interpretation, Products
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement, taken
 from hitproof.spec import admission, attention
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.terms import Formula, Term, ceil_div, implies, is_multiple, max, not_
+from hitproof.spec.terms import Formula, Term, ceil_div, implies, max, not_
 
 _KINDS = (FULL, SLIDING, CHUNKED)
-_EDGE = "chunks_of_whole_blocks_start_on_edges"
 
 
 def _range(at: Interpretation, kind: GroupKind) -> tuple[Term | None, Term | None, Hypotheses]:
@@ -102,6 +101,30 @@ def _spans(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
     )
 
 
+def _on_edge(at: Interpretation, whole: bool = True) -> Statement:
+    """A chunk of whole blocks starts on a block edge."""
+    blocks, number = at.integer("blocks"), at.integer("number")
+    size, some = _block_size(at)
+    chunk = blocks * size if whole else at.integer("chunk")
+    return Statement(
+        (
+            *some,
+            ("a chunk holds at least one block", 1 <= blocks),
+            ("and so at least one token", 1 <= chunk),
+        ),
+        number * chunk == (number * blocks) * size,
+    )
+
+
+_ON_EDGE = Obligation(
+    "chunks_of_whole_blocks_start_on_edges",
+    "A chunk of whole blocks starts on a block edge.",
+    _on_edge,
+    (Mutant("any", "So does any other chunk.", partial(_on_edge, whole=False)),),
+    Products,
+)
+
+
 def _at_once(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
     """A step reads and writes no more blocks of a group than the bound.
 
@@ -118,11 +141,9 @@ def _at_once(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
     first = admission.first_token_read(start, window, chunk)
     again = 0 if kind is CHUNKED else modules - 1
     first_block, last_block = first // size, ceil_div(end, size) - 1
-    on_edge: Hypotheses = ()
-    if kind is CHUNKED:
-        whole = implies(is_multiple(chunk, size), first_block * size == first)
-        on_edge = (("a chunk of whole blocks starts on a block edge", whole),)
     where: Hypotheses = ()
+    if kind is CHUNKED:
+        where = (taken(at, _ON_EDGE, blocks=chunk // size, number=start // chunk),)
     if fewer:
         long = step + window + modules <= num_tokens
         where = ("the request is long", long), ("blocks hold two tokens", size == 2)
@@ -134,28 +155,12 @@ def _at_once(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
             ("positions are counted from 0", 0 <= start),
             ("the step ends within the request", (start < end) & (end <= num_tokens)),
             ("it computes so many tokens, and some again", end <= start + step + again),
-            *on_edge,
             *where,
             # Both follow, and name products that the proof needs.
             ("the first token is before the second block", first < (first_block + 1) * size),
             ("the last block starts before the end", last_block * size < end),
         ),
         admission.blocks_between(first, end, size) <= most - fewer,
-    )
-
-
-def _on_edge(at: Interpretation, whole: bool = True) -> Statement:
-    """A chunk of whole blocks starts on a block edge."""
-    blocks, number = at.integer("blocks"), at.integer("number")
-    size, some = _block_size(at)
-    chunk = blocks * size if whole else at.integer("chunk")
-    return Statement(
-        (
-            *some,
-            ("a chunk holds at least one block", 1 <= blocks),
-            ("and so at least one token", 1 <= chunk),
-        ),
-        number * chunk == (number * blocks) * size,
     )
 
 
@@ -252,13 +257,7 @@ def _obligations() -> Iterable[Obligation]:
         "Each of the tokens is in one of the blocks that are counted.",
         _holds,
     )
-    yield Obligation(
-        _EDGE,
-        "A chunk of whole blocks starts on a block edge.",
-        _on_edge,
-        (Mutant("any", "So does any other chunk.", partial(_on_edge, whole=False)),),
-        Products,
-    )
+    yield _ON_EDGE
     for kind in _KINDS:
         fewer = Mutant(
             "one_fewer", "One block fewer is enough.", partial(_at_once, kind=kind, fewer=1)
@@ -268,7 +267,6 @@ def _obligations() -> Iterable[Obligation]:
             "A step reads and writes no more blocks than the bound says.",
             partial(_at_once, kind=kind),
             (fewer,) if kind is SLIDING else (),
-            rests_on=(_EDGE,) if kind is CHUNKED else (),
         )
     yield Obligation(
         "states_at_once",

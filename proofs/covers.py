@@ -39,10 +39,9 @@ COVERS: dict[str, str] = {
     "retention_keeps_junctions": "For one group of any kind: the junction is the longest hit of "
     "the next sibling, and its run is kept. Not how a junction is noticed, which is checked on "
     "real code.",
-    "lookup_agrees_under_dense_retention": "For any sets of keys and any history of requests, "
-    "chunks and evictions, by induction over its steps; which blocks are owed and kept, for one "
-    "group of any kind. That sets of keys stand for any number of groups is shown of hits, and "
-    "argued in words of the steps of a history. Hits end on block edges.",
+    "lookup_agrees_under_dense_retention": "For any number of groups of any kinds and sizes, any "
+    "later request and any history of chunks and evictions, by induction over its steps: what "
+    "lookup returns, by the clauses themselves. Hits end on block edges.",
     "lookup_agrees_under_interval_retention": "The same; dense caching is of what was computed. "
     "What a request promises beside the interval is covered as under latest retention.",
     "lookup_agrees_under_latest_retention": "The same, for each boundary that a request promises, "

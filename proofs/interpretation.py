@@ -12,7 +12,7 @@ read in four ways:
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Protocol, TypeAlias
@@ -109,8 +109,15 @@ class Replay:
         return frozenset(self._model.block_sets[name]).__contains__
 
     def block_sets(self, name: str) -> Callable[[int, int], bool]:
-        """The model's sets, one for each group."""
-        return lambda index, block: block in self._model.block_sets[_numbered(name, index)]
+        """The model's sets, one for each group. Raises `IndexError` for a group that is none."""
+        sets = self._model.block_sets
+
+        def contains(index: int, block: int) -> bool:
+            if _numbered(name, index) not in sets:
+                raise IndexError(f"there is no group {index}")
+            return block in sets[_numbered(name, index)]
+
+        return contains
 
     def compared(self, name: str) -> int:
         """The model's value."""
@@ -134,7 +141,34 @@ class Replay:
         )
 
 
-class Shifted:
+class Instance:
+    """Another interpretation, in which some unknowns are what their names are told to stand for."""
+
+    def __init__(self, at: Interpretation, meanings: Mapping[str, Any]) -> None:
+        self._at, self._meanings = at, meanings
+
+    def integer(self, name: str) -> Term:
+        """The term, or the unknown."""
+        return self._meanings[name] if name in self._meanings else self._at.integer(name)
+
+    def compared(self, name: str) -> Term:
+        """The same."""
+        return self._meanings[name] if name in self._meanings else self._at.compared(name)
+
+    def block_set(self, name: str) -> Callable[[Term], Formula]:
+        """The membership test, or the unknown."""
+        return self._meanings[name] if name in self._meanings else self._at.block_set(name)
+
+    def block_sets(self, name: str) -> Callable[[Term, Term], Formula]:
+        """The same."""
+        return self._meanings[name] if name in self._meanings else self._at.block_sets(name)
+
+    def groups(self) -> Any:
+        """As they are."""
+        return self._at.groups()
+
+
+class Shifted(Instance):
     """Another interpretation, in which one unknown integer is another number.
 
     Attributes:
@@ -142,29 +176,18 @@ class Shifted:
     """
 
     def __init__(self, at: Interpretation, name: str = "", by: int = 0) -> None:
-        self._at, self._name, self._by = at, name, by
+        super().__init__(at, {})
+        self._name, self._by = name, by
         self.names: dict[str, None] = {}
 
     def integer(self, name: str) -> Term:
         """The integer, and ``by`` more if it is the one with that name."""
         self.names[name] = None
-        return self._at.integer(name) + self._by * (name == self._name)
+        return super().integer(name) + self._by * (name == self._name)
 
     def compared(self, name: str) -> Term:
         """The same."""
-        return self._at.compared(name) + self._by * (name == self._name)
-
-    def block_set(self, name: str) -> Callable[[Term], Formula]:
-        """As it is."""
-        return self._at.block_set(name)
-
-    def block_sets(self, name: str) -> Callable[[Term, Term], Formula]:
-        """As they are."""
-        return self._at.block_sets(name)
-
-    def groups(self) -> Any:
-        """As they are."""
-        return self._at.groups()
+        return super().compared(name) + self._by * (name == self._name)
 
 
 def _numbered(name: str, index: int) -> str:
@@ -377,12 +400,13 @@ class Z3Interpretation:
             for assumption in self._assumptions[assumptions:]
         ):
             raise NotImplementedError("a quotient under a quantifier would not be one witness")
-        quantified = z3.ForAll(
-            [index],
-            z3.Implies((start <= index) & (index < end), body),
-            patterns=self._memberships[memberships:],
+        # The name is part of a term: with one name, what is said twice is one term.
+        each = z3.Int("each", self.context)
+        body = z3.Implies((start <= index) & (index < end), body)
+        body, *patterns = (
+            z3.substitute(term, (index, each)) for term in (body, *self._memberships[memberships:])
         )
-        return self._symbol(quantified)
+        return self._symbol(z3.ForAll([each], body, patterns=patterns))
 
     def implies(self, premise: Formula, conclusion: Formula) -> Formula:
         """Z3's implication."""
@@ -452,6 +476,8 @@ _DEEPEST = 2
 class Abstract(Z3Interpretation):
     """Uninterpreted products, so that what is left is linear."""
 
+    _looks_into_groups = True
+
     def __init__(self) -> None:
         super().__init__()
         integers = z3.IntSort(self.context)
@@ -463,6 +489,7 @@ class Abstract(Z3Interpretation):
         self._order_of_sums = bare(products_keep_order_of_sums(*of_sums))
         self._products.clear()
         self._depths: dict[int, tuple[Term, int]] = {}
+        self._each: dict[int, tuple[Term, Term]] = {}
         self._quantified: list[tuple[Term, Callable[[Term], Formula]]] = []
         self._depth = 0
         self._instances: set[tuple[int, int]] = set()
@@ -526,13 +553,27 @@ class Abstract(Z3Interpretation):
 
         Quantifiers are instantiated by `assumptions`: Z3 could not name the products in them.
         """
-        number = bare(self.integer("num_groups"))
+        of_any = self._of_any_group(holds)
+        if of_any.get_id() in self._each:
+            return self._symbol(self._each[of_any.get_id()][1])
         every = z3.FreshBool("each_group", self.context)
+        self._each[of_any.get_id()] = of_any, every
+        if not self._looks_into_groups:
+            return self._symbol(every)
+        number = bare(self.integer("num_groups"))
         fails = z3.FreshInt("group", self.context)
         self._quantified.append((every, holds))
         broken = self._value(self.not_(holds(self._symbol(fails))))
         self._assumptions.append(z3.Or(every, z3.And(0 <= fails, fails < number, broken)))
         return self._symbol(every)
+
+    def _of_any_group(self, holds: Callable[[Term], Formula]) -> Term:
+        """What is said of each group, by which it is known when it is said again."""
+        said, named = len(self._assumptions), dict(self._depths)
+        formula = self._value(holds(self._symbol(z3.Int("any_group", self.context))))
+        del self._assumptions[said:]
+        self._depths = named
+        return formula
 
     def least(self, holds: Callable[[Term], Formula]) -> Term:
         """A fresh integer. If it holds for any one, it is no greater, and it holds for it."""
@@ -554,9 +595,11 @@ class Abstract(Z3Interpretation):
 
         def axiom(other: Term) -> Term:
             eligible = (1 <= other) & (other <= limit) & is_multiple(other, step) & holds(other)
-            return bare(self.implies(eligible, other <= found))
+            equal = (other == found) & (1 <= found)
+            return bare(self.implies(eligible, other <= found) & self.implies(equal, eligible))
 
         self._extremes.append(axiom)
+        self._compared.append(found)
         return found
 
     def _instantiate(self) -> None:
@@ -595,6 +638,12 @@ class Abstract(Z3Interpretation):
             known = count, unit, self._product(count, unit)
             self._products[count.get_id(), unit.get_id()] = known
         return known[2]
+
+
+class Opaque(Abstract):
+    """`Abstract`, but what is said of each group is one truth value, which nothing is known of."""
+
+    _looks_into_groups = False
 
 
 _MOST_GROUPS = 2

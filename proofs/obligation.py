@@ -1,19 +1,20 @@
 """What is to be proved: statements, obligations, mutants and theorems."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 from hitproof.proofs.interpretation import (
     Abstract,
     Bounded,
+    Instance,
     Interpretation,
     Shifted,
     Z3Interpretation,
     bare,
 )
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, implies
 
 Hypotheses: TypeAlias = tuple[tuple[str, Formula], ...]
 """Formulas that are taken for granted, each with one line that explains it."""
@@ -26,10 +27,18 @@ class Statement:
     Attributes:
         hypotheses: each with one line that explains it.
         conclusion: what follows.
+        given: what holds of everything that the theorem is about, so that who uses the conclusion
+            need not show it again: definitions, what other obligations prove, and in an induction
+            what held a step before. Called when it is asked for.
     """
 
     hypotheses: Hypotheses
     conclusion: Formula
+    given: Callable[[], Hypotheses] = tuple
+
+    def premises(self) -> Hypotheses:
+        """All that the conclusion is proved from."""
+        return (*self.hypotheses, *self.given())
 
 
 State: TypeAlias = Callable[[Interpretation], Statement]
@@ -43,8 +52,8 @@ def refutation(state: State, at: Z3Interpretation) -> list[Term]:
     These are Z3's terms.
     """
     statement = state(at)
-    hypotheses = [bare(hypothesis) for _, hypothesis in statement.hypotheses]
-    return [*at.assumptions(), *hypotheses, bare(at.not_(statement.conclusion))]
+    premises = [bare(premise) for _, premise in statement.premises()]
+    return [*at.assumptions(), *premises, bare(at.not_(statement.conclusion))]
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ def slips(state: State) -> Iterator[Mutant]:
 
 
 def _slipped(state: State, name: str, by: int, at: Interpretation) -> Statement:
-    return Statement(state(at).hypotheses, state(Shifted(at, name, by)).conclusion)
+    return replace(state(at), conclusion=state(Shifted(at, name, by)).conclusion)
 
 
 @dataclass(frozen=True)
@@ -93,8 +102,6 @@ class Obligation:
         mutants: errors that the statement must be strong enough to exclude. Without any, one of
             its `slips` must be refuted.
         interpretation: the one to prove it in.
-        rests_on: the obligations before it in its theorem whose conclusions it takes for granted;
-            it is proved only if they are.
     """
 
     name: str
@@ -102,7 +109,51 @@ class Obligation:
     state: State
     mutants: tuple[Mutant, ...] = ()
     interpretation: Callable[[], Z3Interpretation] = Abstract
-    rests_on: tuple[str, ...] = ()
+
+    @cached_property
+    def rests_on(self) -> tuple["Obligation", ...]:
+        """The obligations that it takes for granted; it is proved only if they are."""
+        premises = self.state(Bounded(1)).premises()
+        taken = (why.obligation for why, _ in premises if isinstance(why, Taken))
+        return tuple(dict.fromkeys(taken))
+
+
+class Taken(str):
+    """Why a premise holds: another obligation proves it.
+
+    Attributes:
+        obligation: that one.
+    """
+
+    obligation: Obligation
+
+    @classmethod
+    def of(cls, obligation: Obligation) -> "Taken":
+        """The obligation's sentence, as a reason."""
+        why = cls(obligation.sentence)
+        why.obligation = obligation
+        return why
+
+
+def taken(at: Interpretation, obligation: Obligation, **meanings: Any) -> tuple[str, Formula]:
+    """A premise: what an obligation proves, where its unknowns have these meanings.
+
+    It is built by the obligation's own statement, so that it cannot be anything else. A meaning is
+    a term, or the membership test of a set; an unknown without one is the unknown of that name.
+    """
+    statement = obligation.state(Instance(at, meanings))
+    premise: Formula = True
+    for _, holds in statement.hypotheses:
+        premise = premise & holds
+    return Taken.of(obligation), implies(premise, statement.conclusion)
+
+
+def chain(*conclusions: Obligation) -> tuple[Obligation, ...]:
+    """The obligations that these rest on, and they, each after those that it rests on."""
+    links: dict[Obligation, None] = {}
+    for obligation in conclusions:
+        links |= dict.fromkeys((*chain(*obligation.rests_on), obligation))
+    return tuple(links)
 
 
 @dataclass(frozen=True)

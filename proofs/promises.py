@@ -138,45 +138,38 @@ def _sibling_is_the_first(at: Interpretation) -> Statement:
     )
 
 
-def no_replay_hits_more() -> Obligation:
-    """That the replay boundary is as much as can be promised."""
-    return Obligation(
-        "no_replay_hits_more",
-        "No resend or extension hits more than the replay boundary, whatever is cached.",
-        _no_hit_is_longer,
-    )
+NO_REPLAY_HITS_MORE = Obligation(
+    "no_replay_hits_more",
+    "No resend or extension hits more than the replay boundary, whatever is cached.",
+    _no_hit_is_longer,
+)
 
-
-def intervals_fall_on_boundaries() -> Obligation:
-    """That what falls on a retention interval is a boundary."""
-    return Obligation(
-        "intervals_fall_on_boundaries",
-        "A multiple of a multiple of the alignment is a multiple of the alignment.",
-        _intervals_fall_on_boundaries,
-        (
-            Mutant(
-                "one_more", "It is the next one.", partial(_intervals_fall_on_boundaries, slip=1)
-            ),
+REPLAY_CAN_BE_SERVED = Obligation(
+    "replay_boundary_can_be_served",
+    "The replay boundary is a boundary within cap and horizon.",
+    _it_can_be_served,
+    (
+        Mutant(
+            "lookahead_too_short",
+            "So is that of a shorter lookahead.",
+            partial(_it_can_be_served, slip=-1),
         ),
-        interpretation=Products,
-    )
+    ),
+)
+
+INTERVALS_FALL_ON_BOUNDARIES = Obligation(
+    "intervals_fall_on_boundaries",
+    "A multiple of a multiple of the alignment is a multiple of the alignment.",
+    _intervals_fall_on_boundaries,
+    (Mutant("one_more", "It is the next one.", partial(_intervals_fall_on_boundaries, slip=1)),),
+    interpretation=Products,
+)
 
 
 def replays() -> Iterable[Obligation]:
     """That the replay boundary is the longest hit of a resend or an extension."""
-    yield no_replay_hits_more()
-    yield Obligation(
-        "replay_boundary_can_be_served",
-        "The replay boundary is a boundary within cap and horizon.",
-        _it_can_be_served,
-        (
-            Mutant(
-                "lookahead_too_short",
-                "So is that of a shorter lookahead.",
-                partial(_it_can_be_served, slip=-1),
-            ),
-        ),
-    )
+    yield NO_REPLAY_HITS_MORE
+    yield REPLAY_CAN_BE_SERVED
     yield Obligation(
         "replay_boundary_is_a_boundary",
         "The replay boundary is a multiple of the alignment and not negative, however short the "
@@ -200,7 +193,7 @@ def siblings() -> Iterable[Obligation]:
         "of the shared prefix.",
         _rounded_hit_asks_less,
     )
-    yield intervals_fall_on_boundaries()
+    yield INTERVALS_FALL_ON_BOUNDARIES
     yield Obligation(
         "interval_on_boundaries_is_accepted",
         "Each multiple of the alignment that is not negative is a retention interval.",

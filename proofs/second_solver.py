@@ -124,6 +124,7 @@ def ask(text: str, resource_limit: int) -> str:
     # fetching it again.
     _last[:] = [solver]
     solver.setOption("rlimit", str(resource_limit))
+    solver.setOption("fresh-binders", "true")
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "query")
     output = ""

@@ -17,7 +17,6 @@ from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.terms import (
     Formula,
     Term,
-    choose,
     for_all,
     for_each,
     implies,
@@ -228,39 +227,6 @@ def _read_is_cached(at: Interpretation, kind: GroupKind) -> Statement:
     )
 
 
-def _agrees(at: Interpretation) -> Statement:
-    """Two caches that agree on what is owed serve a hit whose runs are owed alike."""
-    length, alignment, groups = at.integer("length"), at.integer("alignment"), at.groups()
-    limits = at.integer("cap"), at.integer("horizon")
-    cached, dense, is_owed = (at.block_sets(name) for name in ("cached", "dense", "owed"))
-
-    def of_run(holds: Callable[[Term, Term], Formula]) -> Formula:
-        def each(index: Term, group: Group) -> Formula:
-            shape, boundary = spec.geometry(group, alignment), length // group.block_size
-            run = hits.required_run(shape, boundary)
-            return choose(
-                group.prefix_cacheable,
-                lambda: for_all(run.start, run.stop, partial(holds, index)),
-                lambda: True,
-            )
-
-        return for_each(groups, each)
-
-    def agree(index: Term, block: Term) -> Formula:
-        within = implies(cached(index, block), dense(index, block))
-        return within & implies(dense(index, block) & is_owed(index, block), cached(index, block))
-
-    return Statement(
-        (
-            on_edges(at),
-            ("the caches agree", of_run(agree)),
-            ("what the hit requires is owed", of_run(is_owed)),
-        ),
-        hits.valid_hit(groups, alignment, length, *limits, cached)
-        == hits.valid_hit(groups, alignment, length, *limits, dense),
-    )
-
-
 def _any_valid(
     shape: BlockGeometry,
     boundary: Term,
@@ -372,16 +338,6 @@ def soundness() -> Iterable[Obligation]:
             f"a valid hit, all that a later token of the request reads before it: {kind}.",
             partial(_read_is_cached, kind=kind),
         )
-
-
-def agreement() -> Obligation:
-    """That sets of keys stand for any number of groups."""
-    return Obligation(
-        "any_number_of_groups_agree",
-        "Of any number of groups, of any kinds and sizes: where what a hit requires of each that "
-        "takes part is owed, two caches that agree serve it alike.",
-        _agrees,
-    )
 
 
 def longest() -> Iterable[Obligation]:

@@ -1,10 +1,16 @@
 """Hits: which blocks a hit requires, when it is valid, and which one lookup must return."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
-from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
+from hitproof.spec.groups import (
+    BlockGeometry,
+    Group,
+    GroupKind,
+    by_kind,
+    geometry,
+    whole_blocks,
+)
 from hitproof.spec.terms import (
     Blocks,
     Formula,
@@ -33,7 +39,7 @@ def run_start(group: BlockGeometry, boundary: Blocks) -> Blocks:
     chunk. Where a chunk starts at the boundary it is the boundary: nothing before it is read.
     """
     if isinstance(group.kind, Symbol):
-        return _by_kind(group, lambda each: run_start(each, boundary))
+        return by_kind(group, lambda each: run_start(each, boundary))
     match group.kind:
         case GroupKind.FULL_ATTENTION:
             return 0
@@ -154,20 +160,3 @@ def longest_valid_hit(
         cap,
         lambda length: valid_hit(groups, alignment_tokens, length, cap, horizon, cached, valid),
     )
-
-
-def _by_kind(group: BlockGeometry, told: Callable[[BlockGeometry], Term]) -> Term:
-    """What is told of a group whose kind is a symbol, by cases."""
-    *others, last = GroupKind
-    result = told(replace(group, kind=last))
-    for kind in others:
-        result = choose(
-            group.kind == kind,
-            partial(told, replace(group, kind=kind)),
-            partial(_itself, result),
-        )
-    return result
-
-
-def _itself(term: Term) -> Term:
-    return term

@@ -20,12 +20,13 @@ shares a shorter prefix happens to hit it.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind
+from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind, by_kind
 from hitproof.spec.hits import has_required_run, in_required_run, run_end, run_start
 from hitproof.spec.mask import in_mask, next_boundary
 from hitproof.spec.terms import (
     Blocks,
     Formula,
+    Symbol,
     Tokens,
     for_all,
     greatest,
@@ -116,6 +117,8 @@ def in_retained_mask(
     when it is in the required run of a promised boundary; boundary 0 means no hit. Kinds that
     are not in `SPARSE_KINDS` keep what dense retention keeps.
     """
+    if isinstance(group.kind, Symbol):
+        return by_kind(group, lambda each: in_retained_mask(each, block, replays, interval))
     if group.kind not in SPARSE_KINDS:
         return in_mask(group, block)
     first, *others = replays

@@ -1,98 +1,134 @@
-"""Statements on what lookup returns, from where the caches agree."""
+"""What lookup returns, from where the caches agree."""
 
-from hitproof.proofs.agreement.keys import Keys
-from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Statement
-from hitproof.spec.terms import Formula, Term, for_all, implies
+from functools import cache, partial
+
+from hitproof.proofs.agreement.group import DENSE, INTERVAL, interval_tokens, setting
+from hitproof.proofs.agreement.hits import (
+    REACHES,
+    ROUNDED_IS_VALID,
+    caches,
+    is_there,
+    is_valid,
+    no_hit_is_added,
+    promised_in_both,
+    rounded,
+    run_is_done,
+    valid_in_both,
+)
+from hitproof.proofs.agreement.promise import flags
+from hitproof.proofs.interpretation import Interpretation, Opaque
+from hitproof.proofs.obligation import Mutant, Obligation, Statement, taken
+from hitproof.spec import hits, retention
+from hitproof.spec.terms import Term, is_multiple, not_
 
 
-def _longest(at: Interpretation, hit: Term, valid: Keys) -> Hypotheses:
-    """That a hit is the longest that is valid; hit 0 is none."""
-    cap = at.integer("cap")
-    return (
-        ("a lookup stays within the cap", (0 <= hit) & (hit <= cap)),
-        ("it returns a valid hit or none", (hit < 1) | valid(hit)),
-        (
-            "it returns no shorter one than it could",
-            for_all(1, cap + 1, lambda longer: implies(valid(longer), longer <= hit)),
-        ),
-    )
-
-
-def _two_lookups(at: Interpretation) -> tuple[Term, Term, Keys, Keys, Hypotheses]:
+def _two_lookups(at: Interpretation) -> tuple[Term, Term]:
     """The hit of a later request, and what dense caching would give it."""
-    hit, best = at.integer("hit"), at.integer("best")
-    valid, densely = at.block_set("valid"), at.block_set("valid_densely")
-    return hit, best, valid, densely, (*_longest(at, hit, valid), *_longest(at, best, densely))
+    told = at.groups(), at.integer("alignment"), at.integer("cap"), at.integer("horizon")
+    hit, best = (hits.longest_valid_hit(*told, cached) for cached in caches(at))
+    return hit, best
 
 
-def _boundaries(at: Interpretation, holds: Keys) -> Formula:
-    return for_all(1, at.integer("cap") + 1, holds)
-
-
-def same_lookup(at: Interpretation) -> Statement:
-    """Lookup returns the same hit where the caches agree on every boundary."""
-    hit, best, valid, densely, lookups = _two_lookups(at)
-    same = _boundaries(at, lambda end: valid(end) == densely(end))
-    return Statement((*lookups, ("the caches agree on each boundary", same)), hit == best)
-
-
-def rounded_lookup(at: Interpretation) -> Statement:
-    """Lookup returns at least the dense hit, rounded down to the interval."""
-    hit, best, valid, densely, lookups = _two_lookups(at)
-    interval = at.integer("interval")
-    rounded = best // interval * interval
-    same, has = valid(rounded) == densely(rounded), densely(rounded)
+def _same(at: Interpretation) -> Statement:
+    hit, best = _two_lookups(at)
+    agree = valid_in_both(DENSE)
     return Statement(
-        (
-            *lookups,
-            ("the interval is at least one alignment", 1 <= interval),
-            _no_more_valid(at, valid, densely),
-            (
-                "they agree on that boundary, which falls on the interval",
-                implies(1 <= rounded, same),
-            ),
-            ("dense caching has the rounded hit, too", implies(1 <= rounded, has)),
-        ),
-        (rounded <= hit) & (hit <= best),
+        (),
+        hit == best,
+        lambda: (*setting(at), taken(at, agree, length=hit), taken(at, agree, length=best)),
     )
 
 
-def interval_lookup(at: Interpretation) -> Statement:
-    """Lookup returns no less than a boundary on which the caches agree."""
-    hit, best, valid, densely, lookups = _two_lookups(at)
-    boundary = at.integer("boundary")
-    same = valid(boundary) == densely(boundary)
+SAME = Obligation(
+    "lookup_returns_what_dense_caching_would",
+    "Lookup returns the same hit as with dense caching. So a request resumes at the same token "
+    "and computes the same blocks: the two histories are one.",
+    _same,
+    interpretation=Opaque,
+)
+
+
+def _no_less_than_on_the_interval(at: Interpretation) -> Statement:
+    (_, dense), boundary, cap = caches(at), at.compared("boundary"), at.integer("cap")
+    hit, best = _two_lookups(at)
     return Statement(
         (
-            *lookups,
-            _no_more_valid(at, valid, densely),
-            ("the boundary is within the cap", (1 <= boundary) & (boundary <= at.integer("cap"))),
-            ("dense caching could serve it", densely(boundary)),
-            ("the caches agree on it, as on each on the interval", same),
+            ("the boundary is within the cap", (1 <= boundary) & (boundary <= cap)),
+            ("it is on the interval", is_multiple(boundary, interval_tokens(at))),
+            ("dense caching could serve it", is_valid(at, boundary, dense)),
         ),
         (boundary <= hit) & (hit <= best),
+        lambda: (
+            *setting(at, INTERVAL),
+            taken(at, valid_in_both(INTERVAL), length=boundary),
+            taken(at, no_hit_is_added(INTERVAL), length=hit),
+        ),
     )
 
 
-def replayed_lookup(at: Interpretation) -> Statement:
-    """Lookup returns the promised boundary just when dense caching would."""
-    hit, best, valid, densely, lookups = _two_lookups(at)
-    promised = at.integer("promised")
-    same = valid(promised) == densely(promised)
-    none_longer = _boundaries(at, lambda end: implies(densely(end), end <= promised))
+NO_LESS_THAN_ON_THE_INTERVAL = Obligation(
+    "lookup_returns_no_less_than_any_boundary_on_the_interval",
+    "Lookup returns no less than each boundary on the interval that dense caching could serve, and "
+    "no more than dense caching would.",
+    _no_less_than_on_the_interval,
+    interpretation=Opaque,
+)
+
+
+def _rounded_down(at: Interpretation) -> Statement:
+    hit, best = _two_lookups(at)
+    shorter = rounded(at, best)
+    return Statement(
+        (is_there(at, best),),
+        (shorter <= hit) & (hit <= best),
+        lambda: (
+            *setting(at, INTERVAL),
+            taken(at, ROUNDED_IS_VALID, length=best),
+            taken(at, NO_LESS_THAN_ON_THE_INTERVAL, boundary=shorter),
+            taken(at, no_hit_is_added(INTERVAL), length=hit),
+        ),
+    )
+
+
+ROUNDED_DOWN = Obligation(
+    "lookup_returns_the_dense_hit_rounded_down",
+    "Then lookup returns at least the hit of dense caching rounded down to the interval.",
+    _rounded_down,
+    interpretation=Opaque,
+)
+
+
+def _promised(at: Interpretation, mode: str, always: bool = False) -> Statement:
+    hit, best = _two_lookups(at)
+    cap, horizon, alignment = (at.integer(n) for n in ("cap", "horizon", "alignment"))
+    promised, lookahead = at.compared("promised"), at.integer("lookahead_tokens")
+    _, lapsed = flags(at)
+    longest = retention.replay_boundary(cap, horizon, lookahead, alignment)
     return Statement(
         (
-            *lookups,
-            _no_more_valid(at, valid, densely),
-            ("something is promised", (1 <= promised) & (promised <= at.integer("cap"))),
-            ("the caches agree on the promised boundary", same),
-            ("no resend or extension hits more than that", none_longer),
+            ("a lookahead is not negative", 0 <= lookahead),
+            ("the promise is the replay boundary", (1 <= promised) & (promised == longest)),
+            run_is_done(at, promised),
+            ("the promise has not lapsed", not_(lapsed)),
         ),
-        (hit <= best) & (best <= promised) & ((hit == promised) == (best == promised)),
+        (hit <= best) & (best <= promised) & ((hit == promised) == (always | (best == promised))),
+        lambda: (
+            *setting(at, mode),
+            taken(at, promised_in_both(mode)),
+            taken(at, no_hit_is_added(mode), length=hit),
+            taken(at, REACHES, length=best),
+        ),
     )
 
 
-def _no_more_valid(at: Interpretation, valid: Keys, densely: Keys) -> tuple[str, Formula]:
-    no_more = _boundaries(at, lambda end: implies(valid(end), densely(end)))
-    return "dense caching serves each valid hit", no_more
+@cache
+def promised_hit(mode: str) -> Obligation:
+    """That a resend or an extension gets what it is promised."""
+    return Obligation(
+        "lookup_returns_the_promised_hit_when_dense_caching_would",
+        "Lookup gives a resend or an extension its promised hit just when dense caching would, and "
+        "otherwise no more than that.",
+        partial(_promised, mode=mode),
+        (Mutant("always", "It always does.", partial(_promised, mode=mode, always=True)),),
+        interpretation=Opaque,
+    )

@@ -1,121 +1,194 @@
-"""Statements on one promise of a request: the hit of a resend, an extension or a sibling."""
+"""That a request's promise stands after each step of a history, on any block.
 
-from hitproof.proofs.agreement.keys import Keys, agree, every, is_cached, within
-from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Statement
-from hitproof.spec.terms import Formula, implies, not_
+A promise is the hit of a resend, an extension or a sibling, ``promised`` tokens. Of its ``run`` the
+blocks ``done`` are computed; ``gone`` says that one of them was evicted, ``lapsed`` that another
+request computed one anew and did not keep it.
+"""
+
+from functools import cache, partial, reduce
+from operator import and_
+from typing import Any
+
+from hitproof.proofs.agreement.group import RUN_BELOW_A_HIT, pair, run_is_kept, setting
+from hitproof.proofs.agreement.history import Blocks, always, evicted, registered, same
+from hitproof.proofs.interpretation import Instance, Interpretation
+from hitproof.proofs.obligation import Hypotheses, Obligation, Statement, taken
+from hitproof.spec import hits
+from hitproof.spec.terms import Formula, Term, implies, not_
+
+_State = tuple[Blocks, Blocks, Blocks, Formula, Formula]
+"""The caches, what is done, and the flags."""
 
 
-def _promise(
-    at: Interpretation, cached: Keys, dense: Keys, done: Keys, gone: Formula, lapsed: Formula
-) -> Formula:
-    """The invariant of a promise, of whose run the blocks ``done`` are computed.
+def _state(at: Interpretation) -> _State:
+    cached, dense, done = (at.block_sets(name) for name in ("cached", "dense", "done"))
+    return cached, dense, done, *flags(at)
 
-    Of the run, what is done and in the dense cache is cached, unless the promise has lapsed.
-    ``gone`` says that a block that was done has been evicted; without that a promise cannot lapse.
-    """
-    run, computed_only = at.block_set("run"), agree(at, cached, dense, lambda key: key < 0)
-    kept = every(at, lambda key: implies(done(key) & dense(key), cached(key)))
+
+def flags(at: Interpretation) -> tuple[Formula, Formula]:
+    """Whether a block of the run was evicted, and whether the promise has lapsed."""
+    return 1 <= at.integer("gone"), 1 <= at.integer("lapsed")
+
+
+def _stands(at: Interpretation, state: _State, index: Term, block: Term) -> Formula:
+    """The invariant, of one block."""
+    *sets, gone, lapsed = state
+    has, densely, done = (blocks(index, block) for blocks in sets)
     return (
-        computed_only
-        & within(at, done, run)
-        & (lapsed | kept)
-        & (gone | within(at, done, dense))
+        implies(has, densely)
+        & implies(done, at.block_sets("run")(index, block))
+        & (lapsed | implies(done & densely, has))
+        & (gone | implies(done, densely))
         & implies(lapsed, gone)
     )
 
 
-def _flags(at: Interpretation) -> tuple[Formula, Formula]:
-    return 1 <= at.integer("gone"), 1 <= at.integer("lapsed")
-
-
-def _promised_before(at: Interpretation) -> tuple[Keys, Keys, Keys, Hypotheses]:
-    cached, dense, done = (at.block_set(name) for name in ("cached", "dense", "done"))
-    invariant = _promise(at, cached, dense, done, *_flags(at))
-    return cached, dense, done, (("the promise was kept before", invariant),)
-
-
-def promise_starts(at: Interpretation) -> Statement:
-    """The promise is kept when the request is admitted."""
-    cached, dense, done, hit_run, run = (
-        at.block_set(name) for name in ("cached", "dense", "done", "required", "run")
+def _begins(at: Interpretation) -> Hypotheses:
+    """What is so when a request is admitted."""
+    index, block, _ = pair(at)
+    cached, _, done, gone, lapsed = _state(at)
+    hit, size = at.integer("hit"), at.groups()[index].block_size
+    limits = at.integer("alignment"), hit, at.integer("cap"), at.integer("horizon")
+    spared = at.block_sets("run")(index, block) & (block < hit // size)
+    return (
+        ("nothing of the run is gone", not_(gone) & not_(lapsed)),
+        ("the blocks of the run before its hit are done", implies(done(index, block), spared)),
+        ("the promised hit is no shorter than its own", hit <= at.integer("promised")),
+        ("the request's own hit is valid", hits.valid_hit(at.groups(), *limits, cached)),
     )
-    computed_only = agree(at, cached, dense, lambda key: key < 0)
-    never = at.integer("keys") < 0
+
+
+def _start(at: Interpretation, mode: str) -> Statement:
+    index, block, exists = pair(at)
     return Statement(
+        (exists, *_begins(at)),
+        _stands(at, _state(at), index, block),
+        lambda: (*setting(at, mode), taken(at, always(mode)), taken(at, RUN_BELOW_A_HIT)),
+    )
+
+
+def _after_own_chunk(at: Interpretation) -> _State:
+    cached, dense, done, *unchanged = _state(at)
+    computed, run = at.block_sets("computed"), at.block_sets("run")
+
+    def more(index: Term, block: Term) -> Formula:
+        return done(index, block) | (computed(index, block) & run(index, block))
+
+    return *registered(at, cached, dense), more, *unchanged
+
+
+def _lapses(at: Interpretation) -> Hypotheses:
+    """What lapses a promise: a block that was done is computed anew and not kept."""
+    index, block, _ = pair(at)
+    where = at.integer("lapsed_group"), at.integer("lapsed_block")
+    cached, _, done, _, lapsed = _state(at)
+    after, computed, kept = (
+        1 <= at.integer("lapsed_after"),
+        at.block_sets("computed"),
+        at.block_sets("kept"),
+    )
+
+    def anew(*block: Term) -> Formula:
+        return done(*block) & computed(*block) & not_(cached(*block)) & not_(kept(*block))
+
+    exists = (0 <= where[0]) & (where[0] < at.integer("num_groups"))
+    return (
         (
-            ("nothing is cached that dense caching would not have", computed_only),
-            ("what is done is of the run", within(at, done, run)),
-            ("of the run, what the hit spares is its own", within(at, done, hit_run)),
-            ("the hit is valid", is_cached(at, hit_run, cached)),
-            ("keys are counted", not_(never)),
+            "a promise lapses for good, and does so where a block is not kept that was done",
+            implies(lapsed | anew(index, block), after),
         ),
-        _promise(at, cached, dense, done, never, never),
+        ("where it lapses there is such a block", exists & implies(after, lapsed | anew(*where))),
+        ("there the promise stood before", _stands(at, _state(at), *where)),
     )
 
 
-def own_chunk(at: Interpretation) -> Statement:
-    """A chunk of the request itself keeps the promise."""
-    cached, dense, done, hypotheses = _promised_before(at)
-    computed, kept, run = (at.block_set(name) for name in ("computed", "kept", "run"))
-    return Statement(
-        (*hypotheses, ("the request keeps the run that it promises", within(at, run, kept))),
-        _promise(
-            at,
-            lambda key: cached(key) | (computed(key) & kept(key)),
-            lambda key: dense(key) | computed(key),
-            lambda key: done(key) | (computed(key) & run(key)),
-            *_flags(at),
-        ),
-    )
+def _after_anothers_chunk(at: Interpretation) -> _State:
+    cached, dense, done, gone, _ = _state(at)
+    return *registered(at, cached, dense), done, gone, 1 <= at.integer("lapsed_after")
 
 
-def chunk_of_another(at: Interpretation) -> Statement:
-    """A chunk of another request keeps the promise or lapses it."""
-    cached, dense, done, hypotheses = _promised_before(at)
-    computed, kept = at.block_set("computed"), at.block_set("kept")
-    gone, lapsed = _flags(at)
-    renewed = every(at, lambda key: implies(done(key) & computed(key), cached(key) | kept(key)))
-    return Statement(
-        hypotheses,
-        _promise(
-            at,
-            lambda key: cached(key) | (computed(key) & kept(key)),
-            lambda key: dense(key) | computed(key),
-            done,
-            gone,
-            lapsed | not_(renewed),
+def _loses(at: Interpretation) -> Hypotheses:
+    """What of a run is gone after an eviction."""
+    index, block, _ = pair(at)
+    *_, done, gone, _ = _state(at)
+    lost = done(index, block) & at.block_sets("evicted")(index, block)
+    return (
+        (
+            "a block of the run is gone for good",
+            implies(gone | lost, 1 <= at.integer("gone_after")),
         ),
     )
 
 
-def promised_eviction(at: Interpretation) -> Statement:
-    """An eviction keeps the promise."""
-    cached, dense, done, hypotheses = _promised_before(at)
-    evicted = at.block_set("evicted")
-    gone, lapsed = _flags(at)
-    spared = every(at, lambda key: implies(done(key), not_(evicted(key))))
-    return Statement(
-        hypotheses,
-        _promise(
-            at,
-            lambda key: cached(key) & not_(evicted(key)),
-            lambda key: dense(key) & not_(evicted(key)),
-            done,
-            gone | not_(spared),
-            lapsed,
-        ),
+def _after_eviction(at: Interpretation) -> _State:
+    cached, dense, done, _, lapsed = _state(at)
+    return evicted(at, cached), evicted(at, dense), done, 1 <= at.integer("gone_after"), lapsed
+
+
+@cache
+def _begins_kept(mode: str) -> Obligation:
+    return Obligation(
+        "a_promise_starts_kept",
+        "When a request is admitted, its promises are kept as far as its hit goes: of their runs, "
+        "the blocks before the hit are cached.",
+        partial(_start, mode=mode),
     )
 
 
-def promise_is_kept(at: Interpretation, spared: bool = False) -> Statement:
-    """A promised hit is valid in both caches or in neither; in both, until evicted."""
-    cached, dense, done, hypotheses = _promised_before(at)
-    run = at.block_set("run")
-    gone, lapsed = _flags(at)
-    hypotheses += (("the request has computed all of the run", within(at, run, done)),)
-    valid, densely = is_cached(at, run, cached), is_cached(at, run, dense)
-    if spared:
-        none_gone = ("no block of it has been evicted since", not_(gone))
-        return Statement((*hypotheses, none_gone), valid & densely)
-    return Statement((*hypotheses, ("the promise has not lapsed", not_(lapsed))), valid == densely)
+def _all(hypotheses: Hypotheses) -> Formula:
+    result: Formula = True
+    for _, holds in hypotheses:
+        result = result & holds
+    return result
+
+
+def _before(at: Interpretation, kept: str) -> Interpretation:
+    """The same history a step before, where the names without a time are those of after."""
+    names = ("cached", "dense", "done")
+    meanings: dict[str, Any] = {name: at.block_sets(f"{name}_before") for name in names}
+    for name in ("gone", "lapsed"):
+        meanings |= {name: at.integer(f"{name}_before"), f"{name}_after": at.integer(name)}
+    return Instance(at, meanings | {"kept": at.block_sets(kept)})
+
+
+def _always(at: Interpretation, mode: str) -> Statement:
+    index, block, exists = pair(at)
+    step, what = at.integer("step"), at.integer("what")
+    before, elsewhere = _before(at, "kept"), _before(at, "kept_by_another")
+
+    def becomes(after: _State) -> Formula:
+        *sets, gone, lapsed = after
+        *now, is_gone, has_lapsed = _state(at)
+        alike = (same(at, each, then) for each, then in zip(now, sets, strict=True))
+        return reduce(and_, alike, (is_gone == gone) & (has_lapsed == lapsed))
+
+    def given() -> Hypotheses:
+        own = becomes(_after_own_chunk(before))
+        another = becomes(_after_anothers_chunk(elsewhere)) & _all(_lapses(elsewhere))
+        eviction = becomes(_after_eviction(before)) & _all(_loses(before))
+        stood = _stands(at, _state(before), index, block)
+        return (
+            *setting(at, mode),
+            ("steps are counted from the start", 0 <= step),
+            ("at the start the request is admitted", implies(step == 0, _all(_begins(at)))),
+            ("a step can register a chunk of it", implies((1 <= step) & (what == 0), own)),
+            ("or a chunk of another request", implies((1 <= step) & (what == 1), another)),
+            ("or evict", implies((1 <= step) & (what == 2), eviction)),
+            ("there are no other steps", (0 <= what) & (what <= 2)),
+            ("the promise stood a step before", implies(1 <= step, stood)),
+            taken(at, _begins_kept(mode)),
+            taken(at, run_is_kept(mode)),
+        )
+
+    return Statement((exists,), _stands(at, _state(at), index, block), given)
+
+
+@cache
+def promise_stands(mode: str) -> Obligation:
+    """That a promise stands after any history."""
+    return Obligation(
+        "the_promise_stands_after_each_step",
+        "After each step since a request was admitted its promise stands, since it does when the "
+        "request is admitted and each kind of step keeps it: induction over the steps.",
+        partial(_always, mode=mode),
+    )

@@ -4,6 +4,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -13,7 +14,15 @@ import z3
 from hitproof.proofs import prover
 from hitproof.proofs.errors import ReplayError
 from hitproof.proofs.interpretation import Abstract, Interpretation, Model, Replay
-from hitproof.proofs.obligation import Mutant, Obligation, State, Statement, Theorem
+from hitproof.proofs.obligation import (
+    Mutant,
+    Obligation,
+    State,
+    Statement,
+    Theorem,
+    chain,
+    taken,
+)
 from hitproof.proofs.prover import (
     DEFAULTS,
     ProofResult,
@@ -174,12 +183,16 @@ def test_theorems_fall_with_a_lemma(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_obligations_fall_with_what_they_rest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resting_on(below: Obligation) -> State:
+        return lambda at: replace(TRUE(at), given=lambda: (taken(at, below),))
+
+    shaky = Obligation("shaky", "s", FALSE, (MUTANT,))
+    lower = Obligation("above", "s", resting_on(shaky), (MUTANT,))
     parts = (
-        Obligation("shaky", "s", FALSE, (MUTANT,)),
-        Obligation("above", "s", TRUE, (MUTANT,), rests_on=("shaky",)),
-        Obligation("on_top", "s", TRUE, (MUTANT,), rests_on=("above",)),
+        *chain(Obligation("on_top", "s", resting_on(lower), (MUTANT,))),
         Obligation("beside", "s", TRUE, (MUTANT,)),
     )
+    assert [each.name for each in parts] == ["shaky", "above", "on_top", "beside"]
     monkeypatch.setitem(THEOREMS, CLAIM, Theorem(CLAIM, parts))
     monkeypatch.setattr(prover, "LEMMAS", Theorem("none", ()))
     _, above, on_top, beside = prove([CLAIM])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import typer
+from rich.console import Console
 
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.commands.options import Format
@@ -15,6 +16,7 @@ def prove(
     timeout: float = 300.0,
     output: Format = Format.TEXT,
     verbose: bool = False,
+    graph: bool = False,
     smt2: Path | None = None,
 ) -> None:
     """Prove the spec's theorems, for all block sizes, windows, alignments and positions.
@@ -37,11 +39,13 @@ def prove(
         except OSError as error:
             fail(Verdict.USAGE, f"cannot write the SMT-LIB files: {error}", output)
         results = prove_in_subprocess(claim or None, timeout_seconds=timeout)
-    show(
-        output,
-        lambda: proof_rendering.proofs_json(results),
-        lambda console: proof_rendering.print_proofs(results, console, verbose),
-    )
+
+    def print_all(console: Console) -> None:
+        proof_rendering.print_proofs(results, console, verbose)
+        if graph:
+            proof_rendering.print_chains(results, console)
+
+    show(output, lambda: proof_rendering.proofs_json(results), print_all)
     disputed = [r.obligation for r in results if r.second_opinion is Opinion.DISAGREES]
     if disputed:
         typer.echo(

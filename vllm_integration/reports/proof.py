@@ -7,9 +7,11 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
+from rich.tree import Tree
 
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
+from hitproof.proofs.obligation import Obligation, Theorem
 from hitproof.proofs.prover import ProofResult
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, Basis, Status, basis
@@ -49,6 +51,47 @@ def print_proofs(results: list[ProofResult], console: Console, verbose: bool) ->
         f"{count(results, 'obligation')}: {status or 'none'}; {mutants} mutants refuted; "
         f"cvc5: {opinions or 'not run'}; {seconds} s"
     )
+
+
+def print_chains(results: list[ProofResult], console: Console) -> None:
+    """What `hitproof prove --graph` prints: of each theorem what it concludes, and from what.
+
+    Below an obligation stands what it takes for granted, and there once more what that does; what
+    was shown before is named only.
+    """
+    status = {(result.claim, result.obligation): result.status for result in results}
+    for claim in dict.fromkeys(claim for claim, _ in status):
+        theorem = THEOREMS.get(claim)
+        if theorem is None or not any(each.rests_on for each in theorem.obligations):
+            continue
+        shown: set[Obligation] = set()
+        tree = Tree(f"[bold]{claim}[/]")
+        for conclusion in _conclusions(theorem):
+            _add_chain(tree, claim, conclusion, status, shown)
+        console.print(tree)
+
+
+def _conclusions(theorem: Theorem) -> Iterator[Obligation]:
+    """The obligations that no other one of the theorem rests on."""
+    beneath = {each for obligation in theorem.obligations for each in obligation.rests_on}
+    return (each for each in theorem.obligations if each not in beneath)
+
+
+def _add_chain(
+    tree: Tree,
+    claim: str,
+    obligation: Obligation,
+    status: dict[tuple[str, str], Status],
+    shown: set[Obligation],
+) -> None:
+    told = f"{_coloured(status[claim, obligation.name])} {escape(obligation.name)}"
+    if obligation in shown:
+        tree.add(f"{told}, see above")
+        return
+    shown.add(obligation)
+    branch = tree.add(f"{told}: {escape(obligation.sentence)}")
+    for each in obligation.rests_on:
+        _add_chain(branch, claim, each, status, shown)
 
 
 _UNPROVED = {
