@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from hitproof.proofs.unbounded.loops import Shapes
@@ -18,6 +19,7 @@ from hitproof.proofs.unbounded.values import (
     Listing,
     Unknown,
     is_number,
+    is_same,
 )
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.hits import in_required_run, valid_hit
@@ -137,6 +139,7 @@ class AnyLookup:
         self.chunk: Any = here.atom("chunk_blocks", 1) * self.block_size if chunked else None
         self.alignment: Term = self.segment * self.block_size
         self.num_hashes: Term = here.atom("num_hashes", 0)
+        self.hash_block_size: Term = here.atom("hash_block_size", 1)
         named = {
             "block_size": self.block_size,
             "alignment": self.alignment,
@@ -163,10 +166,38 @@ class AnyLookup:
         """There is a hash of each block that the lookup may serve."""
         return (self.max_length // self.block_size <= self.num_hashes,)
 
-    @property
+    @cached_property
     def hashes(self) -> Items:
         """The hashes of the request, one for each block."""
         return Items(self.num_hashes, Key, list)
+
+    @cached_property
+    def finer_hashes(self) -> Items:
+        """The same, one for each ``hash_block_size`` tokens; they are not asked for."""
+
+        def at(_place: Term) -> Any:
+            raise Unsupported("a hash of a part of a block")
+
+        return Items(self.here.atom("num_finer_hashes", 0), at, list)
+
+    def resolve(self) -> Contract:
+        """The hashes of a group's blocks, as is proved of `AnyHashes`."""
+
+        def find(
+            _machine: Machine,
+            block_hashes: Any,
+            hash_block_size: Any,
+            block_size: Any,
+            alignment_tokens: Any = None,
+            **_granularity: Any,
+        ) -> Items:
+            sizes = (hash_block_size, self.hash_block_size), (block_size, self.block_size)
+            aligned = alignment_tokens is None or is_same(alignment_tokens, self.alignment)
+            if block_hashes is self.finer_hashes and aligned and all(is_same(*s) for s in sizes):
+                return self.hashes
+            raise Unsupported("hashes of other blocks")
+
+        return Contract(find)
 
     def get_cached_block(self) -> Contract:
         """The block pool's lookup of one block: one block for each group id, or None."""
@@ -203,3 +234,38 @@ class AnyLookup:
             case _:
                 raise Unsupported(f"a lookup that returns {result!r:.60}")
         yield from self.hit.conclusions(table, length, self.max_length)
+
+
+class AnyHashes:
+    """The hashes of any request, and those of the blocks of a group of any size."""
+
+    def __init__(self, here: Arithmetic) -> None:
+        self.here = here
+        self.hash_block_size: Term = here.atom("hash_block_size", 1)
+        self._times: Term = here.atom("times", 1)
+        self.block_size: Term = self._times * self.hash_block_size
+        self.alignment: Term = here.atom("segment", 1) * self.block_size
+        self.num_hashes: Term = here.atom("num_hashes", 0)
+        self.hashes = Items(self.num_hashes, Key, list)
+        self.place: Term = here.atom("place", 0)
+        self.premises: tuple[Formula, ...] = (self.place < self.num_hashes // self._times,)
+        self.sizes = {
+            "hash_block_size": self.hash_block_size,
+            "times": self._times,
+            "num_hashes": self.num_hashes,
+            "place": self.place,
+        }
+
+    def conclusions(self, result: Any) -> Iterator[Conclusion]:
+        """There is one of each whole block: that of the block's last tokens."""
+        match result:
+            case (length, Key(place)) if is_number(length):
+                pass
+            case _:
+                raise Unsupported(f"hashes that are {result!r:.60}")
+        yield (
+            "there is a hash of each whole block",
+            lambda: length == self.num_hashes // self._times,
+        )
+        last = (self.place + 1) * self._times - 1
+        yield "the hash of a block is that of its last tokens", lambda: place == last

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 from hitproof.proofs.unbounded.source import Source, Unsupported, source_of
@@ -173,12 +173,18 @@ class Machine:
             began, by identity, and when that was.
     """
 
-    def __init__(self, arithmetic: Arithmetic, path: Path, cut: Cut) -> None:
+    def __init__(
+        self,
+        arithmetic: Arithmetic,
+        path: Path,
+        cut: Cut,
+        contracts: Mapping[FunctionType, Contract] = MappingProxyType({}),
+    ) -> None:
         self.arithmetic = arithmetic
         self.path = path
         self.frames: list[Frame] = []
         self.active: list[tuple[set[int], int]] = []
-        self._cut = cut
+        self._cut, self._contracts = cut, contracts
         self._clock = 0
         self._iterated: list[tuple[Listing, ...]] = []
 
@@ -193,6 +199,9 @@ class Machine:
         if isinstance(function, Contract):
             return function.apply(self, *arguments, **named)
         if isinstance(function, FunctionType):
+            contract = self._contracts.get(function)
+            if contract is not None:
+                return contract.apply(self, *arguments, **named)
             return self._execute(function, arguments, named)
         described = next((told for known, told in DESCRIBED if known is function), None)
         if described is not None:

@@ -13,7 +13,7 @@ from hitproof.proofs.unbounded.loops import Again, Loops, PathEnds, Shapes
 from hitproof.proofs.unbounded.machine import Decisions, Machine, Path
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp
-from hitproof.proofs.unbounded.values import Broken, Raised
+from hitproof.proofs.unbounded.values import Broken, Contract, Raised
 from hitproof.spec.terms import Formula
 
 _MOST_PATHS = 3000
@@ -34,6 +34,7 @@ class Statement:
         shapes: what invariants of its loops may speak of.
         sizes: the symbols whose values a counterexample consists of, by name.
         in_short: whether paths that may be impossible are followed rather than to ask for long.
+        contracts: functions that are not executed, by what is proved of them elsewhere.
     """
 
     function: Any
@@ -43,6 +44,7 @@ class Statement:
     shapes: Shapes = field(default_factory=Shapes)
     sizes: Mapping[str, Any] = field(default_factory=dict)
     in_short: bool = False
+    contracts: Mapping[Any, Contract] = field(default_factory=dict)
 
 
 class Verdict(StrEnum):
@@ -185,7 +187,7 @@ def _check_complete(ends: Collection[Decisions], impossible: Collection[Decision
 
 
 def _followed(statement: Statement, loops: Loops, here: Arithmetic, path: Path) -> End:
-    machine = Machine(here, path, loops.cut)
+    machine = Machine(here, path, loops.cut, statement.contracts)
     sizes = statement.sizes
     try:
         result = machine.call(statement.function, (), statement.arguments)

@@ -4,7 +4,7 @@ The worker proves it (`vllm_integration.worker.unbounded`). What is proved witho
 refuted up to one: that would be a defect of hitproof.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from hitproof.vllm_integration.gate.obligations import Obligation
 SECONDS = 20.0
 """For one proof, for each group; there may be two of them for a statement."""
 
-_EAGLE = "eagle"
+_EAGLE, _HASHES = "eagle", "hashes"
 _LOOKUPS = (
     "hit_has_every_block_attention_reads",
     "eagle_needs_tail_plus_one",
@@ -57,6 +57,7 @@ _STATEMENTS = (
     "lookup mamba",
     "mask sliding_window eagle dense",
     "mask sliding_window dense",
+    "hashes",
     "mask full_attention dense",
     "mask mamba latest",
     "coordinator full_attention eagle mamba",
@@ -118,6 +119,8 @@ class Unbounded:
 
     def describe(self) -> str:
         """What the statement is about, in words."""
+        if self.name == _HASHES:
+            return "hashes that lookups see"
         what, *rest = self.name.split()
         if what == "coordinator":
             return f"common lookup of {' and '.join(map(_in_words, kinds_of(self.name)))}"
@@ -148,21 +151,31 @@ def _in_words(kind: str) -> str:
 
 
 def resting(found: Sequence[Unbounded]) -> list[Unbounded]:
-    """The same; what is proved of a coordinator counts only if its groups' lookups are proved."""
+    """The same; what is proved counts only if what it rests on is proved, too.
+
+    Lookups rest on the hashes that they see, if the target makes them there, and coordinators on
+    the lookups.
+    """
     by_name = {each.name: each for each in found}
+    for name in sorted(by_name, key=lambda name: name.startswith("coordinator")):
+        for needed in _needed(name):
+            on, each = by_name.get(needed), by_name[name]
+            settled = on is not None and on.status in (Status.PROVED, Status.NOT_APPLICABLE)
+            if each.status is Status.PROVED and not settled:
+                said = Unbounded(needed, Status.INCONCLUSIVE).describe()
+                why = f"it rests on what is said of the {said}, which is not proved"
+                by_name[name] = replace(each, status=Status.INCONCLUSIVE, detail=why)
+    return list(by_name.values())
 
-    def rests(each: Unbounded) -> Unbounded:
-        if not each.name.startswith("coordinator") or each.status is not Status.PROVED:
-            return each
-        for kind in kinds_of(each.name):
-            for name in (kind.removesuffix(f"+{_EAGLE}"), kind.replace("+", " ")):
-                lookup = by_name.get(f"lookup {name}")
-                if lookup is None or lookup.status is not Status.PROVED:
-                    why = f"it rests on the lookup of {_in_words(name)}, which is not proved"
-                    return replace(each, status=Status.INCONCLUSIVE, detail=why)
-        return each
 
-    return list(map(rests, found))
+def _needed(name: str) -> Iterator[str]:
+    """The statements that one rests on."""
+    if name.startswith("lookup"):
+        yield _HASHES
+    if name.startswith("coordinator"):
+        for kind in kinds_of(name):
+            yield f"lookup {kind.removesuffix(f'+{_EAGLE}')}"
+            yield f"lookup {kind.replace('+', ' ')}"
 
 
 def _is_meant(judged: Configuration | Layout) -> bool:

@@ -16,7 +16,7 @@ from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
 from hitproof.proofs.errors import PathError
-from hitproof.proofs.unbounded.lookups import AnyLookup
+from hitproof.proofs.unbounded.lookups import AnyHashes, AnyLookup
 from hitproof.proofs.unbounded.masks import AnyMask, Retention, is_due
 from hitproof.proofs.unbounded.proving import Statement, Verdict, prove
 from hitproof.proofs.unbounded.skipping import AnySkipping, skips_right
@@ -29,7 +29,7 @@ from hitproof.spec.hits import required_run
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.terms import Term
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
-from hitproof.vllm_integration.adapter.parts import MASK, Parts
+from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.coordinators import Coordinated
 from hitproof.vllm_integration.worker.settling import (
@@ -41,6 +41,11 @@ from hitproof.vllm_integration.worker.settling import (
     Settling,
     numbers_in,
 )
+
+HASHES = "hashes"
+"""The statement about the hashes of blocks that have several."""
+
+_RESOLVE = "resolve_block_hashes"
 
 _FAR = 1000
 """Up to which number in the code a function is run on sizes next to it."""
@@ -60,6 +65,8 @@ _MASK_DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[MaskDeparture, ...]] = {
 
 def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
     """Prove the statement of that name, or refute it by values."""
+    if name == HASHES:
+        return _settle_hashes(subject, seconds)
     what, kind, *more = name.split()
     eagle = "eagle" in more
     if what == "mask":
@@ -100,6 +107,7 @@ class _LookupOfKind(Settling):
         any_ = AnyLookup(here, self._kind, self._eagle)
         window, chunk = (None if each is None else 2 for each in (any_.window, any_.chunk))
         of_group = Group(self._kind, 1, window, self._eagle, chunk)
+        resolve = getattr(self._parts.utils, _RESOLVE, None)
         fields = {
             "block_size": any_.block_size,
             "sliding_window": any_.window,
@@ -107,12 +115,12 @@ class _LookupOfKind(Settling):
         }
         pool = {
             "null_block": NULL,
-            "hash_block_size": any_.block_size,
+            "hash_block_size": any_.block_size if resolve is None else any_.hash_block_size,
             "get_cached_block": any_.get_cached_block(),
         }
         spec = type(self._parts.spec(of_group))
         values = {
-            "block_hashes": any_.hashes,
+            "block_hashes": any_.hashes if resolve is None else any_.finer_hashes,
             "max_length": any_.max_length,
             "kv_cache_group_ids": Listing([0]),
             "block_pool": Record(self._parts.pools.BlockPool, pool),
@@ -129,7 +137,13 @@ class _LookupOfKind(Settling):
             # A window of one token reads nothing before it, and no model has one.
             premises = (*premises, any_.window >= 2)
         return Statement(
-            self._function, keywords, premises, any_.conclusions, any_.shapes, any_.sizes
+            self._function,
+            keywords,
+            premises,
+            any_.conclusions,
+            any_.shapes,
+            any_.sizes,
+            contracts={} if resolve is None else {resolve: any_.resolve()},
         )
 
     def is_known(self, evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
@@ -192,7 +206,9 @@ class _LookupOfKind(Settling):
             block_size * size(1, 4) if chunked else None,
         )
         bound = blocks + chance.randint(0, 3)  # there may be more hashes than may be served
-        configuration = Configuration(1, bound, segment * block_size, group, block_size)
+        units = [n for n in range(1, block_size + 1) if block_size % n == 0]
+        unit = chance.choice(units) if hasattr(self._parts.utils, _RESOLVE) else block_size
+        configuration = Configuration(1, bound, segment * block_size, group, unit)
         return configuration, blocks * block_size + chance.choice([0, block_size - 1])
 
     def _judged(
@@ -221,6 +237,59 @@ def _some_blocks(
         run = set(required_run(configuration.shape, boundary)) if boundary else set()
         some = run if chance.random() < 0.5 else run | {b for b in some if chance.random() < 0.5}
     return frozenset(some).intersection(every)
+
+
+def _hash_of(
+    resolve: Any, hashes: Any, unit: Any, size: Any, alignment: Any, place: Any
+) -> tuple[Any, Any]:
+    """How many hashes a group sees, and the one of some block."""
+    seen = resolve(
+        hashes,
+        unit,
+        size,
+        supports_fine_grained_hash_lookup=True,
+        alignment_tokens=alignment,
+    )
+    return len(seen), seen[place]
+
+
+def _settle_hashes(subject: VllmSubject, seconds: float) -> Outcome:
+    """Prove which hashes a group sees whose blocks have several."""
+    resolve = getattr(subject.parts.utils, _RESOLVE, None)
+    if resolve is None:
+        raise Predates(f"the target has no {_RESOLVE}")
+
+    def state(here: Arithmetic) -> Statement:
+        any_ = AnyHashes(here)
+        values = {
+            "resolve": resolve,
+            "hashes": any_.hashes,
+            "unit": any_.hash_block_size,
+            "size": any_.block_size,
+            "alignment": any_.alignment,
+            "place": any_.place,
+        }
+        return Statement(_hash_of, values, any_.premises, any_.conclusions, sizes=any_.sizes)
+
+    proof = prove(state, seconds)
+    if proof.verdict is Verdict.INCONCLUSIVE:
+        return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
+    failed, chance = proof.verdict is Verdict.FAILED, random.Random(0)
+    for _ in range(TRIES if failed else AGREEING):
+        unit, times, blocks = (chance.randint(1, 6) for _ in range(3))
+        place, size = chance.randrange(blocks), times * unit
+        hashes = stand_in_hashes(blocks * times + chance.randrange(times))
+        aligned = size * chance.randint(1, 3)
+        found = _hash_of(resolve, hashes, unit, size, aligned, place)
+        if found != (blocks, hashes[(place + 1) * times - 1]):
+            wrong = f"{len(hashes)} hashes of {unit} tokens, blocks of {size}: {found}"
+            if not failed:
+                raise InternalError(f"proved, but wrong: {wrong}")
+            return Outcome(Status.REFUTED, f"{proof.detail}: {wrong}", proof=proof)
+    if failed:
+        detail = f"{proof.detail}; no values were found that show it"
+        return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
+    return Outcome(Status.PROVED, proof=proof)
 
 
 def _settle_skipping(subject: VllmSubject, kind: GroupKind, seconds: float) -> Outcome:
