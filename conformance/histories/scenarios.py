@@ -648,6 +648,9 @@ def _deployment(made: Scenario, longest: int) -> Deployment:
         budget = max(budget, max(lengths, default=0) + drafts + 2)
     if "max_num_scheduled_tokens" in made.deployed:
         budget = max(budget, made.deployed["max_num_scheduled_tokens"])
+    if encoder is not None and not made.deployed.get("enable_chunked_prefill", True):
+        size, cache = max(encoder.budget, budget), max(encoder.cache_size, budget)
+        made.deployed["encoder"] = replace(encoder, budget=size, cache_size=cache)
     one = sum(_blocks_needed(each, longest, budget, drafts) for each in groups)
     one += sum(each.window is not None for each in groups)
     host: HostPool | None = made.deployed.get("host")

@@ -276,6 +276,13 @@ class Deployment:
             raise HistoryError("blocks are kept in host memory or a store; omit offloads or store")
         if self.connector is not None and self.host is not None:
             raise HistoryError("a host pool has its own connector; omit connector")
+        if self.encoder is not None and not self.enable_chunked_prefill:
+            room = min(self.encoder.budget, self.encoder.cache_size)
+            if room < self.max_num_batched_tokens:  # vLLM: ``SchedulerConfig`` sets both
+                raise HistoryError(
+                    "with chunked prefill off the encoder has room for all images of a step; "
+                    f"raise its budget and cache_size to {self.max_num_batched_tokens}"
+                )
         if self.encoder is not None and self.encoder.whole_images and self.has_mamba:
             raise HistoryError(
                 "with recurrent states images are computed in parts; omit whole_images"

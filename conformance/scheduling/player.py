@@ -298,7 +298,8 @@ class _Player:
         vLLM refuses that while pages are transferred; users try again.
         """
         copies = self._tiers is not None and self._is_copying
-        defers = self._transfers is not None and self._scheduler.batches > 1
+        gives_up_late = self._transfers is not None or self._tiers is not None
+        defers = gives_up_late and self._scheduler.batches > 1
         busy = copies or self._is_transferring or (defers and self._in_flight)
         # The next plan begins to transfer what has just ended.
         busy = busy or (self._transfers is not None and self._step - 1 in self._ended.values())
@@ -661,6 +662,8 @@ class _Player:
         if plan is None:
             return False
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
+        told = plan.transfers
+        idle = idle and not (told is not None and (told.loads or told.sends))
         idle = idle and not self._is_transferring
         idle = idle and not self._sessions.idle
         idle = idle and not self._awaiting_grammar
@@ -712,8 +715,10 @@ class _Player:
     def _images(self, names: Iterable[str]) -> str | None:
         """Whether some of the requests have images, and how these are computed."""
         encoder = self._history.deployment.encoder
-        if self._kind == SESSION:
-            return None  # where sessions are stuck, it is for reasons of theirs
+        chunks = self._history.deployment.enable_chunked_prefill
+        if self._kind in (SESSION, HOST) or not chunks:
+            # Sessions and host pools have reasons of their own; whole prompts have whole images.
+            return None
         if encoder is None or not any(self._history.requests[name].images for name in names):
             return None
         return "whole" if encoder.whole_images else "parts"
@@ -814,7 +819,8 @@ class _Player:
         signature of its own. No hits are promised to either of the last two, and images are evicted
         for whoever needs room.
         """
-        plain = self._kind != HOST and wrong.signature.code in _OF_NEITHER
+        code = wrong.signature.code
+        plain = code in _OF_NEITHER and (self._kind != HOST or code is Code.IMAGE_ENCODED_AGAIN)
         if wrong.signature.kind == SCHEDULER and not plain:
             wrong = replace(wrong, signature=replace(wrong.signature, kind=self._kind))
         for known in self.outcome.findings:

@@ -105,6 +105,8 @@ class StepRules:
         self._proposed: dict[str, int] = {}
         self._restarted: set[str] = set()
         self._gave_way: set[str] = set()
+        self._loading: set[str] = set()
+        """Requests that have begun to load into a host pool."""
         sessions = [each.session for each in arrivals.values()]
         self._going_on = {
             name
@@ -120,6 +122,7 @@ class StepRules:
     def judge(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """What is wrong with the step. Remembers what it computes."""
         self._number += 1
+        self._loading.update(plan.host.loads if plan.host is not None else ())
         yield from self._images.judge(plan)
         if not plan.num_tokens and not now.known:
             return
@@ -202,7 +205,7 @@ class StepRules:
             )
         if now.pause is not None:
             # Sessions that go on hold blocks, as those do whose prompt is loaded.
-            goes_on = {*now.before, *now.loaded, *self._going_on}
+            goes_on = {*now.before, *now.loaded, *self._going_on, *self._loading}
             goes_on = goes_on if now.pause.finishes_running else set()
             for name in self._begun(plan) if self._in_turn else ():
                 yield exceeds(
@@ -318,7 +321,7 @@ class StepRules:
 
     def _most_of_one(self, now: Situation) -> int:
         """The most tokens of one prompt in the step; 0 for no limit."""
-        deployment, requests = self._deployment, len(now.known) + now.loading
+        deployment, requests = self._deployment, len(now.known) + now.loading + now.idle
         most = deployment.long_prefill_token_threshold
         if not most or (self._spares_lone and requests == 1):
             return 0

@@ -6,7 +6,12 @@ import pytest
 
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.situations import copies_of_last_blocks
-from hitproof.conformance.histories.workloads import Arrival, Layers, SchedulerHistory
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Encoder,
+    Layers,
+    SchedulerHistory,
+)
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.test_scheduling import DEPLOYMENT
@@ -18,6 +23,13 @@ def test_what_no_deployment_has_is_refused() -> None:
         replace(DEPLOYMENT, num_gpu_blocks_override=4)
     with pytest.raises(HistoryError, match="one entry for each rank"):
         replace(DEPLOYMENT, ranks=2, layers=(Layers(2),), rank_blocks=(20,))
+    with pytest.raises(HistoryError, match="raise its budget and cache_size to 6"):
+        replace(
+            DEPLOYMENT,
+            max_num_batched_tokens=6,
+            enable_chunked_prefill=False,
+            encoder=Encoder(5, 6),
+        )
     with pytest.raises(HistoryError, match="set v2_model_runner"):
         replace(DEPLOYMENT, ranks=2, async_scheduling=True)
     with pytest.raises(HistoryError, match="lower min_tokens"):

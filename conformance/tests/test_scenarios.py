@@ -14,6 +14,7 @@ from hitproof.conformance.histories.scenarios import (
     features,
     go_together,
     scenario,
+    with_features,
 )
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
@@ -78,6 +79,15 @@ def test_no_window_outside_the_cache_has_blocks_of_one_token() -> None:
     assert Deployment((full, kept), 20, 32, 8)
     with pytest.raises(HistoryError, match="raise block_size"):
         Deployment((full, replace(kept, block_size=1)), 20, 32, 8)
+
+
+def test_whole_prompts_have_room_for_their_images() -> None:
+    for seed in range(40):
+        history, has = with_features(f"{seed} with whole prompts, images")
+        encoder, most = history.deployment.encoder, history.deployment.max_num_batched_tokens
+        assert len(has) == 2
+        assert encoder is not None
+        assert min(encoder.budget, encoder.cache_size) >= most
 
 
 def test_a_row_is_all_that_a_feature_takes(monkeypatch: pytest.MonkeyPatch) -> None:

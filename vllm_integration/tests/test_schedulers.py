@@ -282,6 +282,61 @@ def test_what_a_release_does_is_judged(release: str) -> None:
         assert not case.ends or {life["ended"] for life in lives} == {"finished"}, case
 
 
+HOST = {"num_gpu_blocks": 96, "v2_model_runner": True}
+SOUND: tuple[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]], ...] = (
+    (  # what is loaded goes on in a pause
+        HOST | {"host": {"num_blocks": 62, "delay": 3, "loads": True}},
+        {
+            "a": {"prompt": [2], "output": [1], "arrives": 1},
+            "d": {"prompt": [2], "output": [40], "arrives": 5, "after": "a", "loads": 1},
+        },
+        [{"at": 6, "steps": 4}, {"at": 14, "steps": 2, "finishes_running": True}],
+    ),
+    (  # blocks are given up after the steps in flight
+        HOST
+        | {"async_scheduling": True, "max_num_batched_tokens": 9, "max_num_scheduled_tokens": 7}
+        | {"host": {"num_blocks": 22, "hot_blocks": 3, "writes_through": False}}
+        | {"encoder": {"budget": 9, "cache_size": 108, "whole_images": True}},
+        {
+            "a": {"prompt": [4], "output": [[1, 3]]},
+            "b": {"prompt": [10], "output": [6], "arrives": 5, "after_reset": True},
+            "c": {
+                "prompt": [4, 5, [1, 3], [37, 40]],
+                "output": [35, 36],
+                "images": [{"identifier": "dog of 7", "offset": 2, "length": 7}],
+            },
+        },
+        [],
+    ),
+    (  # loads are no rest
+        {"async_scheduling": True, "connector": {"load_failure": "fail"}},
+        {
+            "a": {"prompt": [5], "output": [1]},
+            "c": {"prompt": [5], "output": [81], "after": "a", "after_reset": True}
+            | {"loads": 1, "load_fails": True, "load_steps": 0},
+        },
+        [],
+    ),
+)
+"""Deployments, requests and pauses in which nothing is wrong, and once something seemed to be."""
+
+
+@pytest.mark.long
+@pytest.mark.release
+def test_what_is_right_of_a_release_is_no_finding() -> None:
+    plain = {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 45}
+    plain |= {"max_model_len": 11, "max_num_batched_tokens": 152}
+    made = [
+        {"kind": "scheduler", "version": 1, "deployment": plain | deployment}
+        | {"requests": requests, "pauses": pauses}
+        for deployment, requests, pauses in SOUND
+    ]
+    histories = [read_workload(json.dumps(each)) for each in made]
+    for report in run_mixed(resolve("0.33.0"), histories, limits()):
+        assert isinstance(report, SchedulerReport)
+        assert not defects(report)
+
+
 PARTS = (
     *("chunks", "connectors", "encoders", "ends", "formats", "grammars"),
     *("host_pools", "offloads", "replays", "resumed", "stores"),
