@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate.doctor import bundled_models, read_model
@@ -207,7 +208,7 @@ def question(of: Run, chosen: Chosen, granularity: str) -> dict[str, Any]:
     replays = [
         play
         for play in histories(of.profile, speaking, granularity)
-        if (play.of_scheduler or not of_scheduler) and not of_tiers
+        if (_offloads(play) if of_tiers else play.of_scheduler or not of_scheduler)
     ]
     return {
         "op": "selftest",
@@ -222,6 +223,12 @@ def question(of: Run, chosen: Chosen, granularity: str) -> dict[str, Any]:
         "tasks": [{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
         "known": [e.signature.as_json() for e in of.entries if e.applies_to(version)],
     }
+
+
+def _offloads(play: Play) -> bool:
+    """Whether a connector keeps in the history what was computed."""
+    connector = play.workload().deployment.connector if play.of_scheduler else None
+    return connector is not None and connector.keeps
 
 
 def _deployments() -> list[dict[str, Any]]:
