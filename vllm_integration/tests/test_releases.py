@@ -40,7 +40,7 @@ LOOKAHEAD_LEFT_OUT = {
 
 SHOWS_LOOKAHEAD = (
     "--quick",
-    *("--configuration", "sliding window, block size 1, window 2, alignment 2, EAGLE on"),
+    *("--configuration", "sliding window, block size 4, window 6"),
     *("--configuration", "groups 0: full attention, block size 1; 1: mamba, block size 1"),
     *("--configuration", "corpus history a"),
 )
