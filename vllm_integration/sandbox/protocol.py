@@ -83,6 +83,7 @@ from typing import Any
 OURS = "hitproof"
 """Our package, which the worker sees."""
 _JUDGING = ("spec", "reference", "conformance", "vllm_integration")
+_TEXTS = (".py", ".toml")
 
 
 class Failure(StrEnum):
@@ -98,15 +99,17 @@ class Failure(StrEnum):
     """A fault of hitproof itself."""
 
 
-def _digest(home: Path) -> str:
-    digest = sha256()
+def digest(home: Path) -> str:
+    """Of the code and the tables that judge, in a checkout; not of tests."""
+    result = sha256()
     for package in _JUDGING:
-        for file in sorted((home / package).rglob("*.py")):
-            digest.update(file.read_bytes() if "tests" not in file.parts else b"")
-    return digest.hexdigest()
+        for file in sorted((home / package).rglob("*")):
+            if file.suffix in _TEXTS and "tests" not in file.relative_to(home).parts:
+                result.update(file.read_bytes())
+    return result.hexdigest()
 
 
-TEXT = _digest(Path(__file__).resolve().parents[2])
+TEXT = digest(Path(__file__).resolve().parents[2])
 """A digest of our own text. The gate and its worker must have the same: messages have no version.
 
 They differ if hitproof is reinstalled while it runs.

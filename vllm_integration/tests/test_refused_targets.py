@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from hitproof.vllm_integration.sandbox.protocol import Failure
+from hitproof.vllm_integration.sandbox.protocol import Failure, digest
 from hitproof.vllm_integration.tests.conftest import (
     Judge,
     check_json,
@@ -116,3 +116,17 @@ def test_installed_means_the_interpreters_own_vllm(tmp_path: Path, judge: Judge)
     links.write_text("\n".join([*ours, str(release("0.33.0"))]))
     code, report = judge("--python", python, "installed")
     assert (code, report["verdict"]) == (0, "conforms"), report
+
+
+@pytest.mark.parametrize("changed", ["spec/hits.py", "conformance/scope/limits.toml"])
+def test_the_digest_is_of_all_that_judges(changed: str, tmp_path: Path) -> None:
+    """Also in a checkout below a folder named tests."""
+    home = tmp_path / "tests" / "hitproof"
+    for name in (changed, "spec/tests/test_hits.py"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("a = 1\n")
+    before = digest(home)
+    (home / "spec/tests/test_hits.py").write_text("a = 2\n")
+    assert digest(home) == before
+    (home / changed).write_text("a = 2\n")
+    assert digest(home) != before
