@@ -68,6 +68,28 @@ def table() -> str:
     return markdown.table(("fault", "in", "repaired in", "left where it was"), rows)
 
 
+def audit() -> list[dict[str, Any]]:
+    """Fixes that releases made, and what finds the faults that they repaired."""
+    found: list[dict[str, Any]] = tomllib.loads(CASES.read_text("utf-8"))["audit"]
+    return found
+
+
+FOUND = {"check": "a check", "more": "more scenarios", "no": "nothing"}
+"""What finds a fault of the audit, in words."""
+
+
+def audit_table() -> str:
+    """A Markdown table with a row for each fix of the audit."""
+    lines = ["| fix | last release without | found with the fix taken back by | found there by |"]
+    lines.append("|---|---|---|---|")
+    for row in audit():
+        fix = row["fix"]
+        if "fault" in row:
+            fix += f" ([{row['fault']}](faults.md#{row['fault']}))"
+        lines.append(f"| {fix} | {row['last']} | {FOUND[row['back']]} | {FOUND[row['there']]} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Make the record anew."""
     faults = {fault.number: fault for fault in load_faults()}

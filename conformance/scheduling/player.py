@@ -232,7 +232,8 @@ class _Player:
                     self._add(each_wrong)
             elif any(constrained[name].drafts for name in constrained.keys() - checked):
                 self._verified = None  # nobody knows how many of their drafts count
-        self._runner.sample(plan, done, masks)
+        for each_wrong in self._runner.sample(plan, done, masks):
+            self._add(each_wrong)
         self._rules.accepted(done.valid)
         self._judge_keys()
         self._in_flight.append((plan, done))
@@ -751,6 +752,10 @@ class _Player:
             if not any(map(self._skips, self._history.requests)):
                 counted_loads = self._scheduler.counted_loads()
                 self._judge_counts("loads", counted_loads, self._counted_loads)
+        if self._kind == SCHEDULER:
+            told = self._scheduler.told_cached()
+            hits = {name: life.hit for name, life in self.outcome.lives.items() if name in told}
+            self._judge_counts("user", {name: told[name] for name in hits}, hits)
         counted_drafts = self._scheduler.verified()
         if (
             self._kind == SCHEDULER
@@ -792,7 +797,7 @@ class _Player:
             )
 
     def _judge_counts(
-        self, of: str | None, counted: Mapping[str, int] | None, due: Mapping[str, int]
+        self, of: str | None, counted: Mapping[str, int] | None, due: Mapping[str, int | None]
     ) -> None:
         """What statistics count of lookups."""
         if counted is not None and counted != due:

@@ -32,6 +32,7 @@ from hitproof.conformance.subject.schedulers import (
     Scheduled,
 )
 from hitproof.spec.attention import attends
+from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 
 SCHEDULER = "scheduler"
@@ -175,6 +176,7 @@ class ModelRunner:
             touched = self._touched(plan)
             before = frozenset[int]().union(*self._in_flight)
             wrong += self._transfers.start(plan, touched, before, held, self._known)
+            wrong += self._handed(plan)
             self._in_flight.append(touched.used)
         of_loads: dict[str, Violation] = {}
         for each in plan.scheduled:
@@ -203,12 +205,21 @@ class ModelRunner:
             host = self._transfers.finish(self._known)
         return Done({}, {}, host, of_loads), wrong
 
-    def sample(self, plan: Plan, done: Done, masks: Mapping[str, Masks]) -> None:
-        """Sample the tokens of a step that ran, under the ``masks`` of grammars, into ``done``."""
-        for each in plan.scheduled:
-            self._sample(each, done, not plan.skips_drafts, masks.get(each.request))
+    def sample(self, plan: Plan, done: Done, masks: Mapping[str, Masks]) -> list[Violation]:
+        """Sample the tokens of a step that ran, under the ``masks`` of grammars, into ``done``.
+
+        Returns what is wrong where drafts are proposed after it.
+        """
+        wrong = [
+            each_wrong
+            for each in plan.scheduled
+            for each_wrong in self._sample(
+                each, done, not plan.skips_drafts, masks.get(each.request)
+            )
+        ]
         if self._transfers is not None:
             self._transfers.sampled()
+        return wrong
 
     def constrained(self, plan: Plan) -> dict[str, Constrained]:
         """The requests with grammars for which a step is about to sample."""
@@ -273,6 +284,23 @@ class ModelRunner:
         )
         return violation(defect, f"{misread.spec}, before its user gets a token", misread.actual)
 
+    def _handed(self, plan: Plan) -> Iterator[Violation]:
+        """What is sent of a request are the blocks of the tokens that were computed of it."""
+        sends = plan.transfers.sends if plan.transfers is not None else {}
+        for name, handed in sends.items():
+            computed = self._known(name) - 1
+            if self._about["scheduling"] is not None:
+                continue  # what a step in flight computes behind the end may be handed, or not
+            for index, group in enumerate(self._engine.groups):
+                due = -(-computed // group.block_size)
+                if group.kind is not GroupKind.MAMBA and len(handed[index]) > due:
+                    yield violation(
+                        Defect(Code.HANDED_BLOCKS_WRONG),
+                        f"request {name}: the {due} blocks of group {index} are sent that its "
+                        f"{computed} tokens fill",
+                        f"{len(handed[index])} are",
+                    )
+
     def _touched(self, plan: Plan) -> Touched:
         used = {block for pair in plan.copies for block in pair}
         written = {target for _, target in plan.copies}
@@ -329,7 +357,9 @@ class ModelRunner:
         """Where the step really starts, and how many tokens it computes."""
         return min(scheduled.start, self._known(scheduled.request) - 1), scheduled.num_tokens
 
-    def _sample(self, scheduled: Scheduled, done: Done, drafts: bool, masks: Masks | None) -> None:
+    def _sample(
+        self, scheduled: Scheduled, done: Done, drafts: bool, masks: Masks | None
+    ) -> Iterator[Violation]:
         """Sample the tokens that the script has, and propose drafts if any are wanted."""
         name, arrival = scheduled.request, self._arrivals[scheduled.request]
         request, known = self._requests[name], self._known(name)
@@ -365,6 +395,26 @@ class ModelRunner:
                 )
             done.valid[name] = request.valid
         self._content.settle(name, known + accepted)
+        if request.proposed and self._engine.num_lookahead_tokens:
+            yield from self._drafted(scheduled, known + accepted)
+
+    def _drafted(self, scheduled: Scheduled, known: int) -> Iterator[Violation]:
+        """Passes of draft layers after the first write an entry each, behind what is ``known``."""
+        end = min(known + self._engine.num_speculative_tokens - 1, self._engine.max_model_len)
+        flagged = any(group.eagle for group in self._engine.groups)
+        for index, group, table in self._cached_tables(scheduled):
+            if group.kind is GroupKind.MAMBA or group.eagle < flagged:
+                continue
+            for place in range(known // group.block_size, -(-end // group.block_size)):
+                if not _at(table, place):
+                    defect = Defect.of(Code.NULL_PAGE_WRITTEN, of="drafts")
+                    yield Violation(
+                        Signature.booked(defect, Divergence.WRONG_DRAFTS, SCHEDULER, False),
+                        f"{_Name(scheduled.request, index, place)}: drafts behind token "
+                        f"{known - 1} are proposed in a page of its own",
+                        "the null page" if place < len(table) else "its table ends before it",
+                    )
+                    return
 
     # --- what no step may do -----------------------------------------------------------------
 

@@ -107,6 +107,7 @@ class StepRules:
         self._gave_way: set[str] = set()
         self._loading: set[str] = set()
         """Requests that have begun to load into a host pool."""
+        self._rows: set[str] = set()
         sessions = [each.session for each in arrivals.values()]
         self._going_on = {
             name
@@ -124,6 +125,8 @@ class StepRules:
         self._number += 1
         self._loading.update(plan.host.loads if plan.host is not None else ())
         yield from self._images.judge(plan)
+        if self._deployment.v2_model_runner:
+            yield from self._places(plan)
         if not plan.num_tokens and not now.known:
             return
         yield from self._limits(plan, now)
@@ -278,6 +281,24 @@ class StepRules:
                     "past those that it knows",
                     f"the step says {each.num_drafts}",
                 )
+
+    def _places(self, plan: Plan) -> Iterator[Violation]:
+        """A model runner has a place for each request from its admission until it is told better.
+
+        vLLM: ``finish_requests`` and ``add_requests`` of the second ``GPUModelRunner``.
+        """
+
+        def places(names: Iterable[str]) -> set[str]:
+            return {self._arrivals[name].session or name for name in names}
+
+        self._rows -= places((*plan.finished, *plan.preempted))
+        self._rows |= places(each.request for each in plan.scheduled)
+        if len(self._rows) > self._deployment.max_num_seqs:
+            yield exceeds(
+                "places",
+                f"the model runner has places for {self._deployment.max_num_seqs} requests",
+                f"it was not told to forget any of {', '.join(sorted(self._rows))}",
+            )
 
     def _watermark(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """Who is admitted beside others leaves them some room, all of its prompt computed.
@@ -640,6 +661,12 @@ class StepRules:
                 f"{', '.join(preempted)} are",
             )
         taken = sum(len(blocks) for each in plan.scheduled for blocks in each.blocks)
+        if now.free_after + taken <= now.free_before:
+            yield violation(
+                Defect.of(Code.PREEMPTED_WRONGLY, how="use"),
+                f"who is preempted gives blocks up for the step; {now.free_before} are free",
+                f"{', '.join(preempted)} are preempted, and {now.free_after + taken} are there",
+            )
         if taken + self._most_blocks() < now.free_before:
             yield violation(
                 Defect.of(Code.PREEMPTED_WRONGLY, how="need"),

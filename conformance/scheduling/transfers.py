@@ -164,6 +164,8 @@ class ConnectorTransfers:
             yield from self._left_alone(begun, touched, held)
             if others := pages & in_flight:
                 yield _wrong(begun, "in-flight", others, "a step that still runs uses it")
+            if zeroed := pages.intersection(plan.zeroed or ()):
+                yield _wrong(begun, "zeroed", zeroed, "workers zero it before the step")
             self._content.spoil(name, loading.tables, loading.start, loading.end, _UNDER_WAY)
         for name, tables in told.sends.items():
             pages = frozenset(block for table in tables for block in table if block)

@@ -388,9 +388,11 @@ class RunningScheduler(Protocol):
         """What statistics count of lookups since the start, of each admission once.
 
         ``requests``, ``queries`` (the tokens of these) and ``hits`` (those that were found), and
-        the same with ``preempted_`` of requests that start again. None where lookups count that
-        lead to no admission, as up to 0.29.
+        the same with ``preempted_`` of requests that start again. None where nothing is counted.
         """
+
+    def told_cached(self) -> Mapping[str, int]:
+        """How many tokens of a request were not computed for it, as its user is told at first."""
 
     def counted_loads(self) -> Mapping[str, int] | None:
         """The same as `counted` of what a KV connector was asked for, and gave.

@@ -312,6 +312,9 @@ class Small:
     def counted(self) -> Mapping[str, int]:
         return self._counted
 
+    def told_cached(self) -> Mapping[str, int]:
+        return {"b": 4} if self.fault == "tells of another hit" else {}
+
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         assert group == 0
         arrival = self._all[name]
@@ -374,6 +377,7 @@ def test_what_is_right_has_no_finding() -> None:
         ("told again", "end-reported-wrong(how=again)"),
         ("not told", "end-reported-wrong(how=never)"),
         ("counts steps", "statistics-wrong"),
+        ("tells of another hit", "statistics-wrong(of=user)"),
         ("counts all as waiting", "requests-counted-wrong"),
         ("passes over who runs", "requests-counted-wrong"),
         ("counts drafts", "drafts-counted-wrong"),

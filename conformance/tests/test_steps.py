@@ -264,6 +264,21 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
             },
         ),
     ],
+    "step-exceeds-limit(limit=places)": [
+        (
+            [[step("a", 40, 1), step("b", 40, 1)], [step("c", 0, 3)]],
+            {
+                "known": {"a": 41, "b": 41, "c": 3},
+                "deployment": replace(DEPLOYMENT, v2_model_runner=True),
+            },
+        ),
+    ],
+    "preempted-wrongly(how=use)": [
+        (
+            [[step("a", 16, 16)]],
+            {"before": ["a", "b"], "after": ["a"], "known": BOTH, "free": (2, 1)},
+        ),
+    ],
     "preempted-wrongly(how=need)": [
         ([[step("a", 16, 16)]], {"before": ["a", "b"], "after": ["a"], "known": BOTH}),
     ],

@@ -41,18 +41,22 @@ NONE = Transfers({}, {})
 class Runner:
     """A model runner that is told hand-made plans; every block is held unless said."""
 
-    def __init__(self, policy: Literal["fail", "recompute"] = "recompute") -> None:
+    def __init__(
+        self,
+        policy: Literal["fail", "recompute"] = "recompute",
+        engine: EngineConfiguration = ENGINE,
+    ) -> None:
         deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector(policy))
         requests = {name: each.request for name, each in ARRIVALS.items()}
         policies = JudgedPolicies()
-        judge = Judge(ENGINE, requests, Prefixes(requests, SIZE, 0), policies)
+        judge = Judge(engine, requests, Prefixes(requests, SIZE, 0), policies)
         content = ContentModel(
-            ENGINE, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
+            engine, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
         )
         assert deployment.connector is not None
-        self.transfers = ConnectorTransfers(ENGINE, deployment.connector, ARRIVALS, content)
+        self.transfers = ConnectorTransfers(engine, deployment.connector, ARRIVALS, content)
         self.runner = ModelRunner(
-            ENGINE, ARRIVALS, content, about(deployment), transfers=self.transfers
+            engine, ARRIVALS, content, about(deployment), transfers=self.transfers
         )
         self.held = frozenset(range(1, 20))
 
@@ -117,6 +121,26 @@ def test_a_load_of_what_a_connector_was_to_forget_is_found() -> None:
         runner.transfers.forget(forgotten)
         _, wrong = runner.step(Transfers({"b": LOADING}, {}))
         assert wrong == [Code.CONNECTOR_RESET_WRONG] * ("b" in forgotten)
+
+
+def test_a_page_that_workers_zero_as_its_load_begins_is_found() -> None:
+    for zeroed in ((2,), (4,), None):
+        runner = Runner()
+        plan = Plan((), transfers=Transfers({"b": LOADING}, {}), zeroed=zeroed)
+        _, wrong = runner.runner.execute(plan, PoolState({}, 0, runner.held))
+        assert codes(wrong) == [Code.TRANSFERRED_PAGE_USED] * (zeroed == (2,))
+
+
+def test_drafts_that_are_proposed_behind_the_end_of_a_table_are_found() -> None:
+    engine = replace(ENGINE, num_speculative_tokens=2, num_lookahead_tokens=2)
+    for tokens, blocks, is_short in ((8, (1, 2), True), (8, (1, 2, 3), False), (7, (1, 2), False)):
+        runner = Runner(engine=engine)
+        arrival = Arrival(tuple(range(tokens)), (90, 91, 92))
+        runner.runner._arrivals = {"c": arrival}
+        plan = Plan((first("c", 0, tokens, *blocks),), transfers=NONE)
+        done, _ = runner.runner.execute(plan, PoolState({}, 0, runner.held))
+        wrong = runner.runner.sample(plan, done, {})
+        assert codes(wrong) == [Code.NULL_PAGE_WRITTEN] * is_short
 
 
 def test_a_page_that_is_freed_while_it_is_loaded_is_found() -> None:

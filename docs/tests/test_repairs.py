@@ -49,3 +49,12 @@ def test_what_is_kept_tells_a_repair_from_none() -> None:
     assert repairs.judged(case, before, before)["left"] == [fault.number]
     again = replace(conforming(), judgement=Judgement((found,), (), ()))
     assert repairs.judged(case, before, again)["new"] == [str(found.signature.defect)]
+
+
+def test_what_is_found_with_a_fix_taken_back_is_found_on_the_release_before_it() -> None:
+    faults = {fault.number: fault for fault in load_faults()}
+    for row in repairs.audit():
+        assert row["there"] != "no" or row["back"] == "no"
+        if "fault" in row:
+            assert repairs.entries_of(faults[row["fault"]], row["last"])
+    assert len(repairs.audit_table().splitlines()) == 2 + len(repairs.audit())

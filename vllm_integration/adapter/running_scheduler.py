@@ -51,6 +51,7 @@ RESET_ENCODER = "reset_encoder_cache"
 ADAPTIVE = "long_prefill_token_threshold_adaptive"
 SET_PAUSE = "set_pause_state"
 INTERVAL = "prefix_cache_retention_interval"
+_CACHED = "num_cached_tokens"
 _ZEROED = "new_block_ids_to_zero"
 _STARTS_AGAIN = "reset_running_requests"
 
@@ -114,6 +115,7 @@ class VllmScheduler:
         self._counted_loads: Counter[str] = Counter()
         self._reported: tuple[int, int, int] | None = None
         self._verified = (0, 0)
+        self._told_cached: dict[str, int] = {}
         self._grammars: RunningGrammars | None = None
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
@@ -412,6 +414,9 @@ class VllmScheduler:
         delivered = {}
         for each in (each for of_client in answered.values() for each in of_client.outputs):
             delivered[self._name(each.request_id)] = list(each.new_token_ids)
+            told = each if _CACHED in type(each).__struct_fields__ else each.prefill_stats
+            if told is not None and each.new_token_ids:
+                self._told_cached.setdefault(each.request_id, getattr(told, _CACHED))
             if each.finish_reason is not None:
                 self._turns(each.request_id)
         return delivered
@@ -460,7 +465,10 @@ class VllmScheduler:
         return self._reported
 
     def counted(self) -> Mapping[str, int] | None:
-        return self._counted if self._vllm.counts_admissions else None
+        return self._counted
+
+    def told_cached(self) -> Mapping[str, int]:
+        return self._told_cached
 
     def counted_loads(self) -> Mapping[str, int] | None:
         counts = self._vllm.counts_admissions and self._connector is not None

@@ -123,7 +123,7 @@ class VllmSchedulers:
 
     @cached_property
     def counts_admissions(self) -> bool:
-        """Whether statistics count a lookup when its request is admitted: from 0.30 on."""
+        """Whether statistics count a load, and drafts, when their request is admitted."""
         from vllm.v1.core.kv_cache_manager import KVCacheManager
 
         return hasattr(KVCacheManager, "record_prefix_cache_stats")
@@ -448,7 +448,7 @@ class VllmSchedulers:
                 "structured_output_manager": manager,
                 "block_size": size,
                 "hash_block_size": hash_size,
-                "log_stats": self.counts_admissions,
+                "log_stats": True,
             },
             "Scheduler",
             given=("self",),
