@@ -68,7 +68,7 @@ def print_chains(results: list[ProofResult], console: Console) -> None:
         tree = Tree(f"[bold]{claim}[/]")
         for conclusion in _conclusions(theorem):
             _add_chain(tree, claim, conclusion, status, shown)
-        console.print(tree)
+        console.print(tree, soft_wrap=False)
 
 
 def _conclusions(theorem: Theorem) -> Iterator[Obligation]:

@@ -1,6 +1,7 @@
 """`hitproof prove` as its user sees it: the second solver's column, its files and exit code."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from hitproof.proofs.errors import SecondSolverError
 from hitproof.proofs.prover import ProofResult, chosen, prove
 from hitproof.proofs.second_solver import Opinion
+from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.verdict import Verdict
@@ -39,6 +41,17 @@ def test_agreement_is_shown(monkeypatch: pytest.MonkeyPatch, proved: list[ProofR
     assert f"{len(proved) - 6} agrees" in output
     code, output = run(monkeypatch, proved, "--format", "json")
     assert {entry["cvc5"] for entry in json.loads(output)} == {"agrees"}
+
+
+def test_what_conclusions_rest_on_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = "lookup_agrees_under_latest_retention"
+    parts = THEOREMS[claim].obligations
+    results = [ProofResult(claim, each.name, Status.PROVED) for each in parts]
+    _, output = run(monkeypatch, results, "--graph")
+    drawn = output.partition("proved dense_caching_serves_each_valid_hit:")[2].splitlines()
+    assert "└── proved the_caches_agree_after_each_step, see above" in drawn[1]
+    told = " ".join(re.sub(r"[│├└─]", " ", output).split())
+    assert all(f"proved {each.name}: {each.sentence}" in told for each in parts)
 
 
 def test_clauses_are_labelled_by_what_was_asked(
