@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -48,10 +47,17 @@ _TIMES = (3, 2, 5)
 
 
 class Coordinated(Settling):
-    """The lookup over groups of these kinds, each with or without a draft layer."""
+    """The lookup over groups of these kinds, each with or without a draft layer.
+
+    Attributes:
+        kinds: the kinds, and which have draft layers.
+        parts: the target's modules.
+        real: real coordinators, each of other sizes.
+        samples: their layouts.
+    """
 
     def __init__(self, subject: VllmSubject, kinds: Sequence[tuple[GroupKind, bool]]) -> None:
-        self._subject, self._kinds = subject, kinds
+        self._subject, self.kinds = subject, kinds
         self._alone = len(kinds) == 1
         flagged = [eagle for _, eagle in kinds]
         self._use_eagle = any(flagged)
@@ -63,9 +69,10 @@ class Coordinated(Settling):
             raise CannotJudge("lookups without a margin are not executed on symbols")
         known = [each for kind in kinds for each in DEPARTURES.get(kind, ())]
         self.assumptions = ((),) if self._alone else (tuple(known),)
-        coordinators = [self._subject.lookup(each).inputs[0] for each in self._samples]
-        self._real: tuple[Any, ...] = tuple(coordinators)
-        self._function = attribute(self._real[0], _FIND)
+        self.parts = subject.parts
+        self.samples = [self._sampled(number) for number in range(len(_UNITS))]
+        self.real: tuple[Any, ...] = tuple(subject.lookup(each).inputs[0] for each in self.samples)
+        self._function = attribute(self.real[0], _FIND)
 
     # --- the statement
 
@@ -79,7 +86,7 @@ class Coordinated(Settling):
                 holds = holds & each.spares(hit.shape, hit.other // hit.group.block_size)
             return holds
 
-        any_ = AnyCoordinator(here, self._kinds, self._policy, spared)
+        any_ = AnyCoordinator(here, self.kinds, self._policy, spared)
         own = _Lifted(self, any_).record
         values = {
             "self": own,
@@ -98,23 +105,19 @@ class Coordinated(Settling):
             True,
         )
 
-    @cached_property
-    def _samples(self) -> list[Layout]:
-        return [self._sampled(number) for number in range(len(_UNITS))]
-
     def _sampled(self, number: int) -> Layout:
         """A layout of sizes that have as little as possible to do with each other."""
         unit = _UNITS[number]
         groups = []
-        for place, (kind, _) in enumerate(self._kinds):
+        for place, (kind, _) in enumerate(self.kinds):
             times = (_TIMES[place] + 10 * number) if not self._alone else 1
             if kind is GroupKind.CHUNKED_LOCAL and not self._alone:
-                times = math.prod(_TIMES[p] + 10 * number for p in range(len(self._kinds)))
+                times = math.prod(_TIMES[p] + 10 * number for p in range(len(self.kinds)))
             groups.append(self._group(place, times * unit, 1000 * number + 97 + place, 7 + number))
         return self._layout(groups, unit, 1)
 
     def _group(self, place: int, size: int, window: int, chunk: int) -> Group:
-        kind, eagle = self._kinds[place]
+        kind, eagle = self.kinds[place]
         return Group(
             kind,
             size,
@@ -161,9 +164,9 @@ class Coordinated(Settling):
         unit = near("hash_block_size", 3)
         times = [
             1 if self._alone else max(1, near(f"block_size_{place}", 4 * unit) // unit)
-            for place in range(len(self._kinds))
+            for place in range(len(self.kinds))
         ]
-        for place, (kind, _) in enumerate(self._kinds):
+        for place, (kind, _) in enumerate(self.kinds):
             if kind is GroupKind.CHUNKED_LOCAL and not self._alone:
                 times[place] = math.lcm(*times)
         groups = [
@@ -188,26 +191,6 @@ class Coordinated(Settling):
             for each in DEPARTURES.get((looked_up.group.kind, looked_up.group.eagle), ())
             if each in known
         )
-
-    @property
-    def parts(self) -> Any:
-        """The target's modules."""
-        return self._subject.parts
-
-    @property
-    def real(self) -> tuple[Any, ...]:
-        """Real coordinators, each of other sizes."""
-        return self._real
-
-    @property
-    def samples(self) -> list[Layout]:
-        """Their layouts."""
-        return self._samples
-
-    @property
-    def kinds(self) -> Sequence[tuple[GroupKind, bool]]:
-        """The kinds."""
-        return self._kinds
 
 
 def _some_blocks(chance: random.Random, layout: Layout, most: int) -> frozenset[tuple[int, int]]:
