@@ -415,6 +415,8 @@ def _offloads(made: Scenario) -> None:
     if how == "chunks":
         chunk = made.any_of(1, 1, 2, 4) if len(sizes) == 1 else 1
         connector = replace(connector, chunk=chunk, outputs=made.chance(0.6))
+        if isinstance(retention, int):
+            retention *= chunk  # vLLM refuses one that ends inside a chunk
     elif how == "store":
         connector = replace(connector, offloads=0, store=True)
     made.deployed["connector"] = connector
