@@ -285,14 +285,13 @@ class StepRules:
     def _places(self, plan: Plan) -> Iterator[Violation]:
         """A model runner has a place for each request from its admission until it is told better.
 
+        Sessions keep theirs between inputs, and are not counted.
+
         vLLM: ``finish_requests`` and ``add_requests`` of the second ``GPUModelRunner``.
         """
-
-        def places(names: Iterable[str]) -> set[str]:
-            return {self._arrivals[name].session or name for name in names}
-
-        self._rows -= places((*plan.finished, *plan.preempted))
-        self._rows |= places(each.request for each in plan.scheduled)
+        self._rows.difference_update(plan.finished, plan.preempted)
+        names = (each.request for each in plan.scheduled)
+        self._rows.update(name for name in names if self._arrivals[name].session is None)
         if len(self._rows) > self._deployment.max_num_seqs:
             yield exceeds(
                 "places",
