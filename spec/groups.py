@@ -1,9 +1,7 @@
 """KV cache groups, the alignment that they share, and which of them drop a block for EAGLE."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 
 from hitproof.spec.attention import lookahead_blocks, tail_blocks
 from hitproof.spec.terms import (
@@ -11,7 +9,6 @@ from hitproof.spec.terms import (
     Formula,
     Items,
     Symbol,
-    Term,
     Tokens,
     changed,
     choose,
@@ -210,20 +207,3 @@ def geometry(group: Group, alignment_tokens: Tokens) -> BlockGeometry:
         block_size=group.block_size,
         chunk=1 if group.chunk is None else group.chunk,
     )
-
-
-def by_kind(group: BlockGeometry, told: Callable[[BlockGeometry], Term]) -> Term:
-    """What is told of a group whose kind is a symbol, by cases."""
-    *others, last = GroupKind
-    result = told(replace(group, kind=last))
-    for kind in others:
-        result = choose(
-            group.kind == kind,
-            partial(told, replace(group, kind=kind)),
-            partial(_itself, result),
-        )
-    return result
-
-
-def _itself(term: Term) -> Term:
-    return term

@@ -1,13 +1,13 @@
 """Hits: which blocks a hit requires, when it is valid, and which one lookup must return."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from hitproof.spec.groups import (
     BlockGeometry,
     Group,
     GroupKind,
-    by_kind,
     geometry,
     whole_blocks,
 )
@@ -18,6 +18,7 @@ from hitproof.spec.terms import (
     Symbol,
     Term,
     Tokens,
+    by_cases,
     choose,
     for_all,
     for_each,
@@ -39,7 +40,9 @@ def run_start(group: BlockGeometry, boundary: Blocks) -> Blocks:
     chunk. Where a chunk starts at the boundary it is the boundary: nothing before it is read.
     """
     if isinstance(group.kind, Symbol):
-        return by_kind(group, lambda each: run_start(each, boundary))
+        return by_cases(
+            group.kind, GroupKind, lambda kind: run_start(replace(group, kind=kind), boundary)
+        )
     match group.kind:
         case GroupKind.FULL_ATTENTION:
             return 0

@@ -20,7 +20,7 @@ shares a shorter prefix happens to hit it.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind, by_kind
+from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind
 from hitproof.spec.hits import has_required_run, in_required_run, run_end, run_start
 from hitproof.spec.mask import in_mask, next_boundary
 from hitproof.spec.terms import (
@@ -28,6 +28,7 @@ from hitproof.spec.terms import (
     Formula,
     Symbol,
     Tokens,
+    by_cases,
     for_all,
     greatest,
     is_multiple,
@@ -118,7 +119,11 @@ def in_retained_mask(
     are not in `SPARSE_KINDS` keep what dense retention keeps.
     """
     if isinstance(group.kind, Symbol):
-        return by_kind(group, lambda each: in_retained_mask(each, block, replays, interval))
+        return by_cases(
+            group.kind,
+            GroupKind,
+            lambda kind: in_retained_mask(replace(group, kind=kind), block, replays, interval),
+        )
     if group.kind not in SPARSE_KINDS:
         return in_mask(group, block)
     first, *others = replays

@@ -8,7 +8,7 @@ as well. `max` and `min` hide Python's, which cannot compare symbols.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
@@ -171,6 +171,15 @@ def choose(condition: Formula, then: Callable[[], Term], otherwise: Callable[[],
     if isinstance(condition, bool):
         return then() if condition else otherwise()
     return _logic(condition).choose(condition, then(), otherwise())
+
+
+def by_cases(symbol: Term, values: Iterable[_Item], told: Callable[[_Item], Term]) -> Term:
+    """What is told of the value, one of these, that a symbol stands for."""
+    *others, last = values
+    result = told(last)
+    for value in others:
+        result = _logic(symbol).choose(symbol == value, told(value), result)
+    return result
 
 
 def for_each(items: Items[_Item], holds: Callable[[Term, _Item], Formula]) -> Formula:

@@ -157,9 +157,12 @@ CASES: dict[str, list[Case]] = {
     ],
     "0.28.0": [known(ROOM, f"{STUCK}(way=room)")],
     "0.29.0": [
-        known(
-            "failed_load_delivered_7",
-            "failed-load-delivered(of=own, policy=fail, scheduling=async)",
+        replace(
+            known(
+                "failed_load_delivered_7",
+                "failed-load-delivered(of=own, policy=fail, scheduling=async)",
+            ),
+            may_show="preempted-wrongly(how=use)",
         )
     ],
     "0.30.0": [known(TURN, "admitted-out-of-turn")],
