@@ -142,10 +142,15 @@ def taken(at: Interpretation, obligation: Obligation, **meanings: Any) -> tuple[
     a term, or the membership test of a set; an unknown without one is the unknown of that name.
     """
     statement = obligation.state(Instance(at, meanings))
-    premise: Formula = True
-    for _, holds in statement.hypotheses:
-        premise = premise & holds
-    return Taken.of(obligation), implies(premise, statement.conclusion)
+    return Taken.of(obligation), implies(all_of(statement.hypotheses), statement.conclusion)
+
+
+def all_of(hypotheses: Hypotheses) -> Formula:
+    """Whether all of them hold."""
+    result: Formula = True
+    for _, holds in hypotheses:
+        result = result & holds
+    return result
 
 
 def chain(*conclusions: Obligation) -> tuple[Obligation, ...]:

@@ -39,9 +39,8 @@ STORED = HostCopy(0, (1, 2), (5, 6))
 LOADED = HostCopy(0, (7, 8), (5, 6), ("b",))
 
 
-def seen(stored: HostCopy, loaded: HostCopy, delay: int = 0) -> tuple[set[Code], set[Code]]:
-    """What is wrong with the keys on the host, and with what request b reads."""
-    connector = Connector(offloads=9, delay=delay)
+def running(connector: Connector) -> tuple[ModelRunner, Offloading]:
+    """A model runner, and the connector beside it."""
     requests = {name: each.request for name, each in ARRIVALS.items()}
     judge = Judge(ENGINE, requests, PREFIXES, JudgedPolicies())
     content = ContentModel(
@@ -50,6 +49,13 @@ def seen(stored: HostCopy, loaded: HostCopy, delay: int = 0) -> tuple[set[Code],
     offloading = Offloading(ENGINE, connector, ARRIVALS, requests, content)
     deployment = Deployment((GROUP,), 20, 64, 64, connector=connector)
     runner = ModelRunner(ENGINE, ARRIVALS, content, about(deployment), transfers=offloading)
+    return runner, offloading
+
+
+def seen(stored: HostCopy, loaded: HostCopy, delay: int = 0) -> tuple[set[Code], set[Code]]:
+    """What is wrong with the keys on the host, and with what request b reads."""
+    connector = Connector(offloads=9, delay=delay)
+    runner, offloading = running(connector)
     pool = PoolState({}, 0, frozenset(range(1, 20)))
     a = Scheduled("a", 0, 9, 0, ((1, 2, 3),), whole=True, first=True)
     b = Scheduled("b", 8, 1, 0, ((7, 8, 9),), whole=True, first=True)
@@ -133,14 +139,7 @@ def test_what_is_read_before_it_is_there_is_seen() -> None:
 def test_what_is_given_up_is_copied_first(flushed: frozenset[int]) -> None:
     """The step after the one that stores takes a block of it, and says so or not."""
     connector = Connector(offloads=9, chunk=1, delay=1)
-    requests = {name: each.request for name, each in ARRIVALS.items()}
-    judge = Judge(ENGINE, requests, PREFIXES, JudgedPolicies())
-    content = ContentModel(
-        ENGINE, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
-    )
-    offloading = Offloading(ENGINE, connector, ARRIVALS, requests, content)
-    deployment = Deployment((GROUP,), 20, 64, 64, connector=connector)
-    runner = ModelRunner(ENGINE, ARRIVALS, content, about(deployment), transfers=offloading)
+    runner, offloading = running(connector)
     pool = PoolState({}, 0, frozenset(range(1, 20)))
     a = Scheduled("a", 0, 9, 0, ((1, 2, 3),), whole=True, first=True)
     b = Scheduled("b", 0, 9, 0, ((4, 1, 5),), whole=True, first=True)

@@ -12,7 +12,7 @@ from typing import Any
 from hitproof.proofs.agreement.group import RUN_BELOW_A_HIT, pair, run_is_kept, setting
 from hitproof.proofs.agreement.history import Blocks, always, evicted, registered, same
 from hitproof.proofs.interpretation import Instance, Interpretation
-from hitproof.proofs.obligation import Hypotheses, Obligation, Statement, taken
+from hitproof.proofs.obligation import Hypotheses, Obligation, Statement, all_of, taken
 from hitproof.spec import hits
 from hitproof.spec.terms import Formula, Term, implies, not_
 
@@ -135,13 +135,6 @@ def _begins_kept(mode: str) -> Obligation:
     )
 
 
-def _all(hypotheses: Hypotheses) -> Formula:
-    result: Formula = True
-    for _, holds in hypotheses:
-        result = result & holds
-    return result
-
-
 def _before(at: Interpretation, kept: str) -> Interpretation:
     """The same history a step before, where the names without a time are those of after."""
     names = ("cached", "dense", "done")
@@ -164,13 +157,13 @@ def _always(at: Interpretation, mode: str) -> Statement:
 
     def given() -> Hypotheses:
         own = becomes(_after_own_chunk(before))
-        another = becomes(_after_anothers_chunk(elsewhere)) & _all(_lapses(elsewhere))
-        eviction = becomes(_after_eviction(before)) & _all(_loses(before))
+        another = becomes(_after_anothers_chunk(elsewhere)) & all_of(_lapses(elsewhere))
+        eviction = becomes(_after_eviction(before)) & all_of(_loses(before))
         stood = _stands(at, _state(before), index, block)
         return (
             *setting(at, mode),
             ("steps are counted from the start", 0 <= step),
-            ("at the start the request is admitted", implies(step == 0, _all(_begins(at)))),
+            ("at the start the request is admitted", implies(step == 0, all_of(_begins(at)))),
             ("a step can register a chunk of it", implies((1 <= step) & (what == 0), own)),
             ("or a chunk of another request", implies((1 <= step) & (what == 1), another)),
             ("or evict", implies((1 <= step) & (what == 2), eviction)),
