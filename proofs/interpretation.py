@@ -141,6 +141,30 @@ class Replay:
         )
 
 
+class Ones:
+    """`Interpretation` in which each integer is 1: what a statement is made of, at no cost."""
+
+    def integer(self, _: str) -> int:
+        """One."""
+        return 1
+
+    def compared(self, _: str) -> int:
+        """One."""
+        return 1
+
+    def block_set(self, _: str) -> Callable[[int], bool]:
+        """All blocks."""
+        return lambda _: True
+
+    def block_sets(self, _: str) -> Callable[[int, int], bool]:
+        """All blocks of all groups."""
+        return lambda *_: True
+
+    def groups(self) -> list[Group]:
+        """Two, so that there is one with the index 1."""
+        return [Group(GroupKind.FULL_ATTENTION, 1)] * 2
+
+
 class Instance:
     """Another interpretation, in which some unknowns are what their names are told to stand for."""
 

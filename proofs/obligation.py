@@ -10,6 +10,7 @@ from hitproof.proofs.interpretation import (
     Bounded,
     Instance,
     Interpretation,
+    Ones,
     Shifted,
     Z3Interpretation,
     bare,
@@ -113,7 +114,7 @@ class Obligation:
     @cached_property
     def rests_on(self) -> tuple["Obligation", ...]:
         """The obligations that it takes for granted; it is proved only if they are."""
-        premises = self.state(Bounded(1)).premises()
+        premises = self.state(Ones()).premises()
         taken = (why.obligation for why, _ in premises if isinstance(why, Taken))
         return tuple(dict.fromkeys(taken))
 
