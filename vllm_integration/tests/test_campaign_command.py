@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.campaign import engines
 
 PROGRAM = "from hitproof.vllm_integration.cli import main; main()"
@@ -65,29 +63,6 @@ def test_an_interrupted_campaign_says_how_to_go_on_and_does(sweep: Path, tmp_pat
     # Cut short by choice, it is no pass.
     code, report = finished("simulate", sweep, "--out", tmp_path / "cut", "--jobs", 3)
     assert (code, report["verdict"], report["jobs"]) == (3, "inconclusive", 3)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["histories", "0.33.0"], "has no end of its own; give --hours or --jobs"),
-        (["histories", "a", "b", "--jobs", "1"], "name one target, such as 0.33.0"),
-        (["selftest", "installed"], "name the directory that has its vllm package"),
-        (["survey", "0.33.0"], "name several targets, oldest first, or PATH@BASE..HEAD"),
-        (["simulate", "nowhere.json"], "nowhere.json cannot be read"),
-        (["simulate", "SWEEP", "--cluster", "127.0.0.1:1"], "nobody answers at 127.0.0.1:1"),
-        (["simulate", "SWEEP", "--out", "/dev/null/x"], "name another directory with --out"),
-    ],
-)
-def test_what_cannot_be_run_is_one_sentence(
-    words: list[str], sentence: str, sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = [str(sweep) if word == "SWEEP" else word for word in words]
-    result = CliRunner().invoke(cli.app, ["campaign", *words])
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-    assert len(result.stderr.splitlines()) == 1
 
 
 def test_another_python_on_the_cluster_is_told() -> None:

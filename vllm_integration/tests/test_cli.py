@@ -24,7 +24,7 @@ from hitproof.vllm_integration.commands.options import EXIT_CODES
 from hitproof.vllm_integration.commands.running import phases, progress
 from hitproof.vllm_integration.sandbox.driver import InternalFailure
 from hitproof.vllm_integration.sandbox.processes import MARK
-from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.tests.conftest import hitproof
 
 COMMANDS = sorted(get_group(cli.app).commands)
 
@@ -178,13 +178,6 @@ def test_a_closed_pipe_does_not_change_the_exit_code(output: str) -> None:
     process.stdout.close()
     _, said = process.communicate()
     assert (process.returncode, said) == (0, b"")
-
-
-def test_a_policy_that_is_not_there_is_told_with_those_that_are() -> None:
-    result = hitproof("check", "0.33.0", "--policy", "no_such_policy=1")
-    assert all(name in one_sentence(result) for name in POLICIES)
-    result = hitproof("check", "0.33.0", "--policy", "junctions=lost")
-    assert "'junctions=kept'" in one_sentence(result)
 
 
 @pytest.mark.parametrize("profile", [["--quick"], [], ["--thorough"]])

@@ -132,9 +132,3 @@ def test_directory_that_cannot_be_written_is_a_usage_error(
     code, output = run(monkeypatch, proved, "--smt2", str(tmp_path / "file"))
     assert code == Verdict.USAGE
     assert "cannot write" in output
-
-
-def test_unknown_claim_writes_nothing(tmp_path: Path) -> None:
-    outcome = CliRunner().invoke(cli.app, ["prove", "no_such_claim", "--smt2", str(tmp_path)])
-    assert outcome.exit_code == Verdict.USAGE
-    assert list(tmp_path.iterdir()) == []

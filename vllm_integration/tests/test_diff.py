@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -118,9 +117,3 @@ def test_the_command(base: str, head: str, code: int, monkeypatch: pytest.Monkey
         assert ("hits lost" in printed[form]) is bool(code)
         assert ("no behavioural change" in printed[form].lower()) is not bool(code)
     assert printed["markdown"].startswith("### ")
-
-
-def test_a_target_that_is_not_there(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli.app, ["diff", "0.23.0", str(tmp_path)])
-    assert result.exit_code == 2
-    assert "is not a vLLM checkout" in result.output

@@ -472,12 +472,6 @@ def test_draft_models_are_no_models_of_their_own() -> None:
         assert read_model(name).config
 
 
-def test_without_a_model() -> None:
-    ended = CliRunner().invoke(cli.app, ["doctor", "no-such-model"])
-    assert ended.exit_code == 2
-    assert "no-such-model has no config.json; name a directory" in ended.output
-
-
 @pytest.mark.long(keep=1)
 @pytest.mark.release
 @pytest.mark.parametrize(

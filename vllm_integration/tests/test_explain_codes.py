@@ -2,7 +2,6 @@
 
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -71,30 +70,3 @@ def test_all_codes_are_listed() -> None:
     assert [line.split()[0] for line in text.splitlines()] == list(Code)
     told = json.loads(explain("--codes", "--format", "json").output)
     assert [each["code"] for each in told["codes"]] == list(Code)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["hit-to-short"], "did you mean hit-too-short"),
-        (["Hit-Too-Short"], "did you mean hit-too-short"),
-        (["zzz-zzz"], "see hitproof explain --codes"),
-        (["hit-too-short", "--number", "1"], "--number chooses a finding of a report"),
-        (["hit-too-short", "--eagle"], "give FINDING alone"),
-        (["--codes", "hit-too-short"], "give it alone"),
-        (["--codes", "--tokens", "7"], "give it alone"),
-    ],
-)
-def test_what_is_no_code_is_refused_in_one_sentence(arguments: list[str], sentence: str) -> None:
-    result = explain(*arguments)
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert sentence in line
-
-
-def test_a_file_with_a_name_like_a_code_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "some-report").write_text("{")
-    assert "is not JSON" in explain("some-report").stderr

@@ -13,7 +13,7 @@ from hitproof.conformance.histories.json_format import read
 from hitproof.vllm_integration.gate.lockstep import policies_of, run
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
-from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits, one_sentence
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -171,12 +171,3 @@ def test_releases_that_lockstep_does_not_follow() -> None:
     assert policies_of(Target("0.22.1", None, "0.22.1")) == "VLLM_0_22"
     assert policies_of(Target("0.23.0", None, "0.23.0")) == "VLLM_0_23"
     assert policies_of(Target("here", None, None)) == "VLLM_0_33"
-
-
-def test_bad_input(tmp_path: Path) -> None:
-    result = hitproof("lockstep", tmp_path)
-    assert result.returncode == Verdict.USAGE
-    assert "is not a vLLM checkout" in one_sentence(result)
-    result = hitproof("lockstep", "--ledger", tmp_path / "none.toml", "0.23.0")
-    assert result.returncode == Verdict.USAGE
-    assert "cannot be read" in one_sentence(result)

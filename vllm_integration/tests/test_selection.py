@@ -25,7 +25,6 @@ from hitproof.vllm_integration.reports.ci.problems import plain
 from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reports.text import print_report
-from hitproof.vllm_integration.tests.conftest import hitproof
 from hitproof.vllm_integration.tests.in_process import (
     BROKEN,
     KEEPS,
@@ -231,10 +230,3 @@ def test_the_rest_of_a_shared_obligation_is_no_failure() -> None:
     report = judged("prefix-block-unregistered")
     assert "refuted by what is not shown" not in junit.junit(judged(KEEPS))
     assert 'failures="0" errors="0"' in junit.junit(report)
-
-
-def test_bad_selections_exit_2() -> None:
-    result = hitproof("check", "0.33.0", "--only", "hit-to-long")
-    assert result.returncode == 2
-    assert "is called 'hit-to-long'; did you mean hit-too-long" in result.stderr
-    assert result.stderr.count("\n") == 1

@@ -177,21 +177,6 @@ def test_a_trace_is_played(tmp_path: Path) -> None:
     assert [row["hit"] for row in csv.DictReader(io.StringIO(text))] == ["0", "992"]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["nowhere.json"], "nowhere.json cannot be read (No such file or directory); name a file"),
-        (["chat", "--model", "GPT"], "there is no model GPT; name one of Llama-3-like"),
-        (["chat", "--retention", "some"], "--retention some is not dense, latest or a number"),
-        (["chat", "--retention", "7"], "a retention interval must be a multiple"),
-    ],
-)
-def test_what_cannot_be_simulated_is_refused_in_a_sentence(words: list[str], sentence: str) -> None:
-    code, _, said = ran(*words, "--reference", "--requests", 2, "--tokens", 64)
-    assert code == 2
-    assert sentence in said
-
-
 def test_the_schema_is_printed() -> None:
     code, text, _ = ran("--schema")
     assert code == 0
