@@ -18,8 +18,7 @@ from hitproof.conformance.tests.broken_managers import ShorterHit
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.html.pages import check_page, diff_page, replay_page
-from hitproof.vllm_integration.tests.reports import conforming, diverging, known
-from hitproof.vllm_integration.tests.test_traces import report_of
+from hitproof.vllm_integration.tests.reports import conforming, diverging, known, replay_of
 
 PAGES = ROOT / "docs" / "pages"
 GUIDES = [f"commands/{path.stem}" for path in sorted((PAGES / "commands").glob("*.md"))]
@@ -80,7 +79,7 @@ def test_the_report_is_used_by_keyboard(
 def test_a_trace_is_gone_through_by_keyboard(
     browser: Browser, written: Callable[[str, str], Path]
 ) -> None:
-    path = written("trace", replay_page([report_of(ShorterHit)], "hitproof replay h.json fork"))
+    path = written("trace", replay_page([replay_of(ShorterHit)], "hitproof replay h.json fork"))
     with seen(browser, path) as page:
         assert page.locator(".state:visible").count() == 1
         assert page.locator(".state:visible .broken").first.is_visible()

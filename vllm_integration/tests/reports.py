@@ -1,9 +1,9 @@
 """Reports of every sort, made without any target."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from packaging.specifiers import SpecifierSet
 
@@ -18,19 +18,23 @@ from hitproof.conformance.findings.footprints import Footprint
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.replayed import replayed
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.histories.plays import Abilities, Origin, Play
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.judge.tracing import traced
 from hitproof.conformance.ledger.ledger import Entry, Judgement
 from hitproof.conformance.ledger.records import Reach, Record
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import judged_from_json
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
+from hitproof.conformance.tests.test_traces import TWICE
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate.growth import hold
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
 from hitproof.vllm_integration.gate.policies import Standing
+from hitproof.vllm_integration.gate.replay import ReplayReport
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.targets.target import Target
@@ -117,7 +121,7 @@ def nothing() -> Report:
 def replayed_history() -> Report:
     raises = Defect.of(Code.RAISES_EXCEPTION, error="<ValueError>")
     signature = Signature("allowed_call_raises_nothing", "crash", "mamba", False, raises)
-    history = Play.written(PLAY.history(Abilities()), "smallest")
+    history = Play.written(TWICE, "smallest")
     shown = Demonstration("allocates", reproduced=True, pytest="def test_allocates(): ...\n")
     crash = replayed(signature, history, "it returns", "it raises <ValueError>", 0, shown)
     played = [Played(PLAY, 3, 1, (signature,)), Played(OTHER, 2, 0)]
@@ -180,6 +184,20 @@ def unrecorded() -> Report:
     report = held(lambda now: now)
     entries = [entry for _, entry in report.judgement.known]
     hold(report, None, entries, (), cast("Sessions", AsFound()), "record it")
+    return report
+
+
+def replay_of(subject: Callable[[Any], Any], with_trace: bool = True) -> ReplayReport:
+    outcome, trace = traced(TWICE, broken.Broken(subject))
+    report = ReplayReport(
+        Target("here", None, None), TWICE, steps=outcome.steps, findings=outcome.findings
+    )
+    report.lookups, report.policies = [*map(asdict, outcome.lookups)], {"horizon": "capped"}
+    if with_trace:
+        report.trace = trace
+    else:
+        found = [each.signature for each in outcome.findings]
+        report.reasons = {each: trace.why(each.claim, str(each.defect)) for each in found}
     return report
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,29 +10,18 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from hitproof.conformance.checks.mask import check_mask
-from hitproof.conformance.comparison.changes import Change
-from hitproof.conformance.comparison.effects import Effect
-from hitproof.conformance.findings.places import Location as Place
-from hitproof.conformance.findings.places import Passed, Why
-from hitproof.conformance.tests.reference_subject import ReferenceSubject
-from hitproof.spec.claims import CLAIMS, Divergence
+from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration import cli
-from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
+from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci import github, junit, sarif, summary
 from hitproof.vllm_integration.reports.ci.problems import place
 from hitproof.vllm_integration.reports.ci.source_lines import fingerprints
-from hitproof.vllm_integration.targets.changed import Hunk
 from hitproof.vllm_integration.tests.reports import (
-    CONFIGURATION,
     REPORTS,
     SOURCE,
     conforming,
     diverging,
-    inconclusive,
-    known,
-    obligations,
     replayed_history,
     stale,
 )
@@ -90,37 +78,6 @@ def test_annotations_say_what_the_verdict_says(make: Any) -> None:
     assert ("error" in kinds) is (report.verdict is Verdict.DIVERGES)
     unsettled = report.open_questions and not report.judgement.new
     assert ("warning" in kinds) is bool(unsettled)
-
-
-def test_a_new_finding_stands_at_its_line() -> None:
-    ((kind, properties, message),) = commands(github.annotations(diverging(), verbose=False))
-    assert kind == "error"
-    assert (properties["file"], properties["line"]) == tuple(SOURCE.split(":"))
-    assert "lookahead block is not registered" in properties["title"]
-    assert "spec  : block 2 is the lookahead block" in message
-    assert "registered " in message
-
-
-def test_known_findings_are_told_with_verbose_only() -> None:
-    assert not commands(github.annotations(known(), verbose=False))
-    ((kind, told, message),) = commands(github.annotations(known(), verbose=True))
-    assert kind == "warning"
-    assert told["title"].startswith("lost hit: sliding window")
-    assert message.startswith(
-        "known fault: tolerated, 100 % sure\ncode  : lookahead-block-unregistered\nclaim : "
-    )
-
-
-def test_annotations_of_a_comparison() -> None:
-    before, after = conforming(), diverging()
-    diff = Diff(before, after, brought=list(after.judgement.new), policies=[("p", "a", "b")])
-    diff.proved, diff.histories.histories = 1, 1
-    text = github.diff_annotations(diff)
-    ((kind, properties, _),) = commands(text)
-    assert (kind, properties["line"]) == ("error", "641")
-    verdict, *log = text.splitlines()
-    assert verdict.endswith("diverges, the head is worse: 1 fault introduced")
-    assert "policy p: a -> b" in log
 
 
 @pytest.mark.parametrize(
@@ -254,38 +211,12 @@ def test_sarif_says_what_the_verdict_says(make: Any) -> None:
     assert without == new
 
 
-def test_a_result_has_its_place_its_case_and_its_grade() -> None:
-    (result,) = as_sarif(sarif.sarif(diverging())).results
-    assert (result.ruleId, result.level) == ("mask_keeps_every_reachable_block", "error")
-    (location,) = result.locations
-    assert location.physicalLocation.artifactLocation.uri == SOURCE.split(":")[0]
-    assert location.physicalLocation.region == {"startLine": 641}
-    assert "spec  : block 2 is the lookahead block" in result.message.text
-
-
-def test_a_known_result_is_the_same_one_suppressed() -> None:
-    (new,), (old,) = (
-        as_sarif(sarif.sarif(make(), known=True)).results for make in (diverging, known)
-    )
-    assert old.partialFingerprints == new.partialFingerprints
-    assert [s.justification for s in old.suppressions] == ["tolerated, 100 % sure"]
-    assert ("status" in new.properties, old.properties["status"]) == (False, "fault")
-    assert not new.suppressions
-
-
 @pytest.mark.parametrize("source", ["", "/with space/a.py:3", "reference: lookup"])
 def test_a_result_without_a_known_line_still_has_a_file(source: str) -> None:
     (result,) = as_sarif(sarif.sarif(diverging(source))).results
     (location,) = result.locations
     artifact = location.physicalLocation.artifactLocation
     assert artifact.uri == ("file:///with%20space/a.py" if "space" in source else sarif.ENTRANCE)
-
-
-def test_levels_follow_severity() -> None:
-    order = ["error", "warning", "note"]
-    levels = [sarif.LEVELS[d] for d in list(Divergence)[:6]]
-    assert all(order.index(one) <= order.index(other) for one, other in pairwise(levels))
-    assert sarif.LEVELS[Divergence.LOST_HIT] == "error"
 
 
 def test_a_result_has_the_columns_and_the_fingerprint_of_its_line(tmp_path: Path) -> None:
@@ -360,21 +291,6 @@ def test_the_summary_says_what_the_verdict_says(make: Any) -> None:
     assert ("| finding |" in "".join(rest)) is (report.verdict is Verdict.DIVERGES)
 
 
-def test_the_summary_has_the_finding_its_place_and_its_test() -> None:
-    report = replayed_history()
-    (finding,) = report.judgement.new
-    where = Place("vllm/v1/core/x.py", 7, "f", Why.CHANGED)
-    located = replace(finding, passed=Passed(where))
-    report.judgement = replace(report.judgement, new=(located,))
-    text = summary.markdown(report)
-    assert "| `vllm/v1/core/x.py:7` f, changed here |" in text
-    assert "raises &lt;ValueError>" in text
-    assert f"````python\n{finding.demonstration.pytest}" in text
-    told = suites(junit.junit(report))
-    (failed,) = [e for suite in told.values() for e in suite if e.find("failure") is not None]
-    assert (failed.attrib["file"], failed.attrib["line"]) == (where.path, "7")
-
-
 # --- JUnit
 
 
@@ -404,20 +320,6 @@ def test_junit_says_what_the_verdict_says(make: Any) -> None:
     for o in report.obligations:
         names = [case.attrib["name"] for case in told[o.claim].iter("testcase")]
         assert names == [f"{o.configuration.describe()}, {o.configuration.bound_in_words}"]
-
-
-def test_a_test_case_ends_as_its_obligation_does() -> None:
-    claim = "mask_keeps_every_reachable_block"
-    (failure,) = suites(junit.junit(diverging()))[claim].iter("failure")
-    assert "lookahead block is not registered" in failure.attrib["message"]
-    assert "spec  : block 2 is the lookahead block" in (failure.text or "")
-    (output,) = suites(junit.junit(known()))[claim].iter("system-out")
-    assert output.text == "known fault: tolerated, 100 % sure"
-    first, second = list(suites(junit.junit(inconclusive())).values())[:2]
-    (error,) = first.iter("error")
-    assert error.attrib["message"] == "it said \ufffd[31m\ufffd, ::error::"
-    (skipped,) = second.iter("skipped")
-    assert skipped.attrib["message"] == "the code is older"
 
 
 # --- the command
@@ -486,13 +388,6 @@ def test_a_refusal_is_a_document_too(
     assert arguments[1].removeprefix("sarif=") in printed
 
 
-def test_the_reference_is_reported_without_problems() -> None:
-    kept = obligations(check_mask(ReferenceSubject(), CONFIGURATION))
-    report = replace(conforming(), obligations=kept)
-    assert not as_sarif(sarif.sarif(report)).results
-    assert not list(suites(junit.junit(report))["mask_keeps_every_reachable_block"].iter("failure"))
-
-
 @pytest.mark.parametrize("form", ["text", "json", "markdown", "github", "sarif"])
 def test_a_comparison_is_printed_and_written(
     form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -514,23 +409,6 @@ def test_a_comparison_is_printed_and_written(
     assert (form == "markdown") is (result.stdout == table.read_text())
     refused = CliRunner().invoke(cli.app, [*command, "--write", "junit=x"])
     assert refused.exit_code == 2
-
-
-def test_harm_without_a_fault_is_one_problem_at_the_only_change() -> None:
-    lost = [
-        ChangeGroup(Change(Effect.LOST, CONFIGURATION, ("given",), "a", "b"), n, ()) for n in (1, 2)
-    ]
-    hunk = Hunk("vllm/v1/core/x.py", 7, 8, "f")
-    diff = Diff(conforming(), conforming(), lost, hunks=(hunk,))
-    ((kind, properties, message),) = commands(github.diff_annotations(diff))
-    assert (kind, properties["file"], properties["line"]) == ("error", hunk.path, "7")
-    assert "also: hits lost: sliding window" in message
-    (result,) = as_sarif(sarif.diff_sarif(diff)).results
-    (where,) = result.locations
-    assert (result.level, where.physicalLocation.region.startLine) == ("error", 7)
-    diff.hunks = (hunk, replace(hunk, line=17))
-    assert len(commands(github.diff_annotations(diff))) == 2
-    assert len(as_sarif(sarif.diff_sarif(diff)).results) == 2
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "0.3.0.dev0"])

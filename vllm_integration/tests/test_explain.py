@@ -15,7 +15,6 @@ from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.tests.broken_managers import ShorterHit
 from hitproof.conformance.tests.test_checks import BROKEN, evidence_of
 from hitproof.conformance.tests.test_traces import trace_of
-from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration import cli
 
@@ -47,35 +46,6 @@ def report(tmp_path: Path) -> Path:
     return path
 
 
-def test_which_blocks_a_hit_of_512_tokens_needs_and_why() -> None:
-    result = explain(*PAIR, "--eagle", "--hit", 512)
-    assert result.exit_code == 0
-    last = result.stdout.splitlines()[-1]
-    assert last == "a hit of 512 tokens needs group 0: blocks 0 to 8; group 1: blocks 25 to 32"
-    for why in ("ceil(99 / 16) = 7 blocks", "lcm(64, 16) = 64", "need = 7 + 1 = 8 blocks"):
-        assert why in " ".join(result.stdout.split())
-    assert {name for name in CLAIMS if f"[{name}]" in result.stdout} == {
-        "hit_has_every_block_attention_reads",
-        "eagle_needs_tail_plus_one",
-        "common_hit_is_valid_for_every_group",
-        "common_hit_is_the_longest",
-        "mask_keeps_every_reachable_block",
-    }
-    roles = [line for line in result.stdout.splitlines() if line.startswith("  hit needs")]
-    assert [(line.count("t") - 1, line.count("L")) for line in roles] == [(0, 1), (7, 1)]
-
-
-def test_json_has_the_same_facts() -> None:
-    found = explained(*PAIR, "--eagle", "--hit", 512, "--cached", "1=26-32")
-    assert found["groups"][1]["required"] == [[25, 32]]
-    assert found["groups"][1]["cached"] == [[26, 32]]
-    assert found["groups"][1]["tail"] == 7
-    assert found["served"] is False
-    assert found["longest_hit_of_what_is_cached"] == 0
-    assert {"hit": 512, "groups": [1], "block": 25} in found["missing_for_longer_hits"]
-    assert found["answer"] in explain(*PAIR, "--eagle", "--hit", 512).stdout
-
-
 @pytest.mark.parametrize("eagle", [(), ("--eagle",)])
 @pytest.mark.parametrize("model", [model.name for model in MODELS])
 def test_every_preset_is_explained(model: str, eagle: tuple[str, ...]) -> None:
@@ -85,14 +55,6 @@ def test_every_preset_is_explained(model: str, eagle: tuple[str, ...]) -> None:
     assert found["hit"] > 0
     assert found["groups"]
     assert found["layout"]["use_eagle"] is bool(eagle)
-
-
-def test_a_flagged_group_turns_eagle_on_and_spelling_is_free() -> None:
-    groups = "Full-Attention, block-size=16", "sliding_window,block_size=16,window=40,EAGLE"
-    found = explained(*(part for group in groups for part in ("--group", group)))
-    assert [each["lookahead"] for each in found["groups"]] == [0, 1]
-    uncached = explained("--group", groups[0], "--group", "mamba,block_size=24,uncached")
-    assert (uncached["alignment"], len(uncached["groups"])) == (16, 1)
 
 
 def test_a_release_has_its_horizon() -> None:

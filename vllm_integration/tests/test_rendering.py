@@ -11,12 +11,10 @@ from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.strips import LEGEND
-from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import Judgement
 from hitproof.proofs.prover import ProofResult
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
-from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.diff import print_diff
 from hitproof.vllm_integration.reports.proof import print_proofs
@@ -57,16 +55,6 @@ def test_many_findings_fit_on_a_screen_the_worst_in_full() -> None:
     assert "12 new findings" in text.splitlines()[-1]
 
 
-def test_verbose_shows_each_finding_in_full() -> None:
-    text = printed(several(12), verbose=True)
-    assert text.count("claim :") == 12
-    assert "--verbose" not in text
-
-
-def test_one_finding_needs_no_hint() -> None:
-    assert "--verbose" not in printed(several(1))
-
-
 def test_pictures_are_whole_and_facts_stay_under_their_label_where_it_is_narrow() -> None:
     lines = printed(several(1), width=60).splitlines()
     assert f"    {LEGEND}" in lines
@@ -99,14 +87,3 @@ def test_a_comparison_shows_the_cases_of_its_worst_changes() -> None:
         print_diff(Diff(conforming(), conforming(), groups), Console(file=file), verbose)
         assert file.getvalue().count("given : given") == cases
         assert all(f"model {number}" in file.getvalue() for number in range(9))
-
-
-def test_each_reason_why_histories_are_not_judged_is_said_once() -> None:
-    plays = [Play(Origin.GENERATED, f"1:{seed}") for seed in range(5)]
-    played = [
-        Played(play, unsettled=f"{play.describe()}: reason {number % 2}")
-        for number, play in enumerate(plays)
-    ]
-    text = printed(replace(conforming(), played=played), 200)
-    assert f"(3 of 5 histories): {plays[0].describe()}: reason 0" in text
-    assert f"(2 of 5 histories): {plays[1].describe()}: reason 1" in text

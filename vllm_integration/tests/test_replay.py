@@ -1,23 +1,15 @@
 """Replay on real releases: a history tells a fault on those that have it, and on no others."""
 
 import json
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from hitproof.conformance.findings.codes import Defect
-from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
-from hitproof.vllm_integration.reports.replay import print_report, report_json
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof, limits
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -139,26 +131,6 @@ not as expected
     report = json.loads(hitproof("replay", path, "0.33.0", "--format", "json").stdout)
     assert [each["number"] for each in report["histories"]] == [1, 2]
     assert [each["expected"][0]["met"] for each in report["histories"]] == [True, False]
-
-
-def test_a_report_as_text() -> None:
-    target = Target("0.23.0", None, "0.23.0")
-    report = ReplayReport(target, VECTORS["retention_junction"], ["", ""])
-    report.policies = {"horizon": "capped"}
-    report.lookups = [{"step": 0, "request": "a", "due": 8, "served": 4}]
-    signature = Signature(COUNT, "unsound", "mamba", False, Defect(Code.BLOCK_LEAKED))
-    violation = Violation(signature, "each block is free or in use", "blocks [3]")
-    report.findings = [Occurrence(violation, 1, "free", 2)]
-    console = Console(width=200, record=True, file=StringIO())
-    print_report(report, console, verbose=True)
-    text = console.export_text()
-    assert "unsound: mamba: block leaks: it is neither free nor in use" in text
-    assert 'steps[1] {"do": "finish", "request": "a"}, at free, 2 times in all' in text
-    assert "expected a hit of 8 tokens, served 4 tokens" in text
-    assert "2 of 6 steps played, 1 lookup judged" in text
-    assert "vLLM 0.23.0: diverges, 1 finding" in text
-    unsettled = ReplayReport(target, VECTORS["reset"], unsettled="it hangs")
-    assert (unsettled.verdict, report_json(unsettled)["exit_code"]) == (Verdict.INCONCLUSIVE, 3)
 
 
 def test_the_schema() -> None:
