@@ -184,12 +184,10 @@ class Books:
                 for end in [(place + 1) * group.block_size]
             ]
             due = [self._prefixes.name(request, each[0]) for each in ends]
-            unnamed = [
-                name
-                for name, within in zip(due, ends, strict=True)
-                if name not in named and not self._is_named(request, index, within, named, seen)
-            ]
-            if unnamed:
+            keys = [self._key(request, index, each, seen) for each in ends]
+            if unnamed := [
+                name for name, key in zip(due, keys, strict=True) if not named & {name, key}
+            ]:
                 yield (
                     index,
                     (
@@ -212,17 +210,15 @@ class Books:
         for event in reported:
             yield from ((event.group or 0, each, None) for each in self._descriptions.wrong(event))
 
-    def _is_named(
-        self, request: str, group: int, ends: range, named: Collection[Name], seen: Observation
-    ) -> bool:
-        """Whether a block is named by a longer prefix of the request under which it is cached.
+    def _key(self, request: str, group: int, ends: range, seen: Observation) -> Name:
+        """The shortest of these prefixes of the request under which a block is cached.
 
         A lookup that drops a hash unit for draft layers hits a block that is cached under the
-        prefix before the drop.
+        prefix before the drop, and under no shorter one.
         """
         known = len(self._requests[request].token_ids)
-        names = (self._prefixes.name(request, end) for end in ends if end <= known)
-        return any(name in named and seen.cached.get((group, name)) for name in names)
+        names = [self._prefixes.name(request, end) for end in ends if end <= known]
+        return next((name for name in names if seen.cached.get((group, name))), names[0])
 
     def _due_report(
         self, request: str, group: int, prefix: Name, is_reported: bool
