@@ -8,7 +8,7 @@ import importlib.metadata
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from hitproof.vllm_integration.reports.html.scripts import THEME, TRACE
 from hitproof.vllm_integration.reports.html.traces import ShownTrace
 from hitproof.vllm_integration.reports.text import by_cause, coverage_in_words, known_in_words
 from hitproof.vllm_integration.survey.faults import status_of
+from hitproof.vllm_integration.templates import templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -207,21 +208,8 @@ def _settled(obligations: Iterable[Obligation]) -> list[Settled]:
     ]
 
 
-@cache
 def _environment() -> "Environment":
-    from jinja2 import (  # only where a page is asked for
-        Environment,
-        FileSystemLoader,
-        StrictUndefined,
-    )
-
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(_HERE / "templates", autoescape=True)
     environment.filters["sort_of"] = sort_of
     environment.filters["words"] = lambda name: name.replace("_", " ")
     return environment
