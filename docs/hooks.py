@@ -24,9 +24,16 @@ from docs import (
 )
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.findings.codes import MEANINGS
+from hitproof.conformance.findings.rules import RULES
 from hitproof.conformance.findings.strip_svg import STYLE
 from hitproof.conformance.findings.strips import ROLES, SIGNS
+from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS
+from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.reports.survey import document
+from hitproof.vllm_integration.templates import templates
 
 _LEGEND = """\
 <ul class="legend strip" aria-label="what the signs of the pictures mean">
@@ -54,12 +61,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = {"assets/strips.css": STYLE}
     try:
         made["assets/no-script.css"] = themes.without_script()
-        made |= dict(clauses.pages()) | dict(tables.pages())
+        made |= generated()
     except (NoPicture, source.NoSuchCode, NotWritable, themes.NoTheme) as error:
         raise PluginError(str(error)) from error
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def generated() -> dict[str, str]:
+    """Generated pages: their Markdown, by file."""
+    environment = templates(source.ROOT / "docs" / "templates")
+    told = {"claims": CLAIMS, "meanings": MEANINGS, "rules": RULES, "policies": POLICIES}
+    told |= {"clauses": clauses, "source": source}
+    names = ("clauses.md", "codes.md", "sanity_rules.md", "policies.md")
+    made = {name: environment.get_template(name).render(told) for name in names}
+    for name, claim in CLAIMS.items():
+        of_claim = {"claim": claim, "theorem": THEOREMS[name], "check": CHECKS[name]}
+        made[f"{name}.md"] = environment.get_template("claim.md").render(told | of_claim)
+    return made | {"faults.md": document(tables.survey(), tables.faults())}
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
