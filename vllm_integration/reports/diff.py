@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +15,7 @@ from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
 from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.markdown import escaped, table
 from hitproof.vllm_integration.reports.text import print_cause, print_finding
+from hitproof.vllm_integration.templates import templates
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_REASONS = 5
@@ -171,40 +173,30 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
 
 def markdown(diff: Diff) -> str:
     """The comparison as a comment on a pull request."""
-    base, head = diff.base.target.label, diff.head.target.label
-    _, _, why = verdict_line(diff).partition(f"{head}: ")
-    lines = [f"### Prefix cache: `{base}` → `{head}`: {why}", "", as_sentence(diff) + ".", ""]
     columns = "effect", "where", "models", "smallest case", "base", "head"
-    if diff.groups:
-        lines += [table(columns, map(_row, diff.groups)), ""]
-    if any(change.counts for change in diff.histories.changes):
-        rows = [_history_row(each, diff) for each in diff.histories.changes if each.counts]
-        lines += [table(("in histories", "how many", *columns[3:]), rows), ""]
-    if line := consequences(diff):
-        lines += [f"{line}.", ""]
-    if diff.policies:
-        lines += [table(("policy", "base", "head"), diff.policies), ""]
-    lines += [
-        f"- {reach(each)}: {each.signature.headline}; {_where(each)}" for each in diff.reaches
-    ]
-    lines += [f"- {line}" for line in one_sided(diff)]
-    for title, findings in (
-        ("Faults that the head introduces", diff.brought),
-        ("Faults of the base that are fixed", diff.gone),
-        ("Faults of both", diff.shared),
-    ):
-        if findings:
-            lines += [f"<details><summary>{title}: {len(findings)}</summary>", ""]
-            lines += [
-                f"- **{f.signature.divergence}**, {f.signature.headline}: {f.sentence}"
-                for f in findings
-            ]
-            lines += ["", "</details>", ""]
-    lines += [f"- {line}" for line in (*became_unsettled(diff), *diff.versions.in_words())]
-    for reason in diff.open_questions:
-        if reason not in _reasons_of_head(diff):
-            lines.append(f"- inconclusive: {reason}")
-    return "\n".join(lines).rstrip() + "\n"
+    changes = [_history_row(each, diff) for each in diff.histories.changes if each.counts]
+    reasons = [each for each in diff.open_questions if each not in _reasons_of_head(diff)]
+    template = templates(Path(__file__).parent / "templates").get_template("diff.md")
+    told = template.render(
+        diff=diff,
+        why=verdict_line(diff).partition(f"{diff.head.target.label}: ")[2],
+        sentence=as_sentence(diff),
+        tables=(
+            (columns, [*map(_row, diff.groups)]),
+            (("in histories", "how many", *columns[3:]), changes),
+        ),
+        consequences=consequences(diff),
+        one_sided=one_sided(diff),
+        unsettled=(
+            *became_unsettled(diff),
+            *diff.versions.in_words(),
+            *(f"inconclusive: {reason}" for reason in reasons),
+        ),
+        table=table,
+        reach=reach,
+        where=_where,
+    )
+    return told.rstrip() + "\n"
 
 
 def about(group: ChangeGroup) -> str:

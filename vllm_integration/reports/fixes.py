@@ -1,7 +1,8 @@
 """Fixes as people and programs read them, and as an issue and a pull request of vLLM."""
 
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -12,8 +13,8 @@ from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix
 from hitproof.vllm_integration.fixes.verifying import Verified
-from hitproof.vllm_integration.survey.faults import Fault
 from hitproof.vllm_integration.survey.survey import Release, seen_in, span
+from hitproof.vllm_integration.templates import templates
 
 
 def print_list(fixes: Sequence[Fix], console: Console) -> None:
@@ -76,30 +77,8 @@ def _indented(text: str) -> str:
 def upstream(fix: Fix, releases: Sequence[Release]) -> str:
     """A fix as an issue and pull request of vLLM, in Markdown."""
     seen = seen_in(releases, fix.faults)
-    parts = [
-        f"# {fix.title}",
-        "## What is wrong",
-        *(_wrong(fault, seen[fault.number], releases) for fault in fix.faults),
-        f"## Change\n\n{fix.change.strip()}",
-        f"**Cost.** {fix.cost.strip()}",
-        *([f"**Existing tests.** {fix.pinned.strip()}"] if fix.pinned else []),
-        f"```diff\n{fix.patch}```",
-        f"## Test\n\nFor `{fix.test_file}`; it fails without the patch.",
-        f"```python\n{fix.test.strip()}\n```",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _wrong(fault: Fault, seen: Collection[str], releases: Sequence[Release]) -> str:
-    parts = [
-        fault.reason,
-        f"**Impact.** {fault.impact}",
-        f"**Trigger.** {fault.trigger}",
-        f"**Affected configurations.** {fault.reach}",
-        f"**Affected releases.** {span(seen, releases)}.",
-        *([f"**Related.** <{fault.upstream}>"] if fault.upstream else []),
-    ]
-    return "\n\n".join(parts)
+    template = templates(Path(__file__).parent / "templates").get_template("fix.md")
+    return template.render(fix=fix, affected=lambda each: span(seen[each.number], releases))
 
 
 def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from hitproof.conformance.findings.signatures import SEVERITY, in_lines
 from hitproof.conformance.ledger.ledger import CauseStatus
@@ -9,7 +10,7 @@ from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.survey.costs import in_words
 from hitproof.vllm_integration.survey.costs import read as read_costs
-from hitproof.vllm_integration.survey.faults import Evidence, Fault, Method, cause
+from hitproof.vllm_integration.survey.faults import Fault, Method, cause
 from hitproof.vllm_integration.survey.survey import (
     Release,
     Sighting,
@@ -18,6 +19,7 @@ from hitproof.vllm_integration.survey.survey import (
     span,
     this_state,
 )
+from hitproof.vllm_integration.templates import templates
 from hitproof.vllm_integration.verdict import Verdict
 
 _UNDOCUMENTED = "not documented yet"
@@ -126,26 +128,25 @@ def _states(releases: Sequence[Release]) -> Iterator[str]:
 
 def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
     """BUGS.md: open and fixed faults, each with its releases and its smallest case."""
-    seen = seen_in(releases, faults)
+    seen, costs = seen_in(releases, faults), read_costs()
     versions = [release.version for release in releases]
-    lines = [
-        "# Faults found in vLLM's prefix cache",
-        "",
-        "`hitproof survey --format bugs` writes this page. Releases and cases are those of its",
-        "survey; the surveyed releases are",
-        f"{', '.join(versions)}.",
-        "A fault is open when the newest of them has it. Faults that no known configuration of",
-        "vLLM's own models and connectors reaches are listed apart, as are upstream's choices and",
-        "limits of the design, with the place in vLLM that says so. The most severe come first.",
-        "",
-    ]
-    for title, group in grouped(releases, faults).items():
-        lines += [f"## {title}", ""]
-        lines += [f"- [{each.number}. {each.title}](#{each.number})" for each in group] or ["None."]
-        lines.append("")
-        for fault in group:
-            lines += _section(fault, seen[fault.number], releases)
-    return "\n".join(lines)
+
+    def smallest(fault: Fault) -> tuple[str, Sighting]:
+        """The last release that has it, and the smallest case there."""
+        last = max(seen[fault.number], key=versions.index)
+        return last, min(seen[fault.number][last], key=_size)
+
+    template = templates(Path(__file__).parent / "templates").get_template("bugs.md")
+    told = template.render(
+        releases=releases,
+        sections=grouped(releases, faults),
+        extent=lambda fault: _extent(seen[fault.number], releases),
+        cost=lambda fault: fault.number in costs and in_words(costs[fault.number]),
+        methods=lambda fault: [_METHODS[method] for method in fault.found_by],
+        smallest=smallest,
+        in_lines=in_lines,
+    )
+    return told.rstrip() + "\n"
 
 
 def grouped(releases: Sequence[Release], faults: Sequence[Fault]) -> dict[str, list[Fault]]:
@@ -175,45 +176,6 @@ def _severity(seen: Mapping[str, list[Sighting]], newest: str) -> int:
     return SEVERITY.index(_classes(seen.get(newest) or itertools.chain(*seen.values()))[0])
 
 
-def _section(
-    fault: Fault, seen: Mapping[str, list[Sighting]], releases: Sequence[Release]
-) -> Iterator[str]:
-    anchors = "".join(f'<a name="{each}"></a>' for each in (fault.number, *fault.formerly))
-    yield f"### {anchors}{fault.number}. {fault.title}"
-    yield ""
-    yield f"*{_extent(seen, releases)}.*"
-    yield ""
-    if fault.evidence:
-        yield f"**{str(fault.status).capitalize()}**, as vLLM says:"
-        yield ""
-        yield from (f"- {_evidence(each)}" for each in fault.evidence)
-        yield ""
-    costs = read_costs().get(fault.number)
-    said = {
-        "Impact": fault.impact,
-        "Cost": costs and in_words(costs),
-        "Trigger": fault.trigger,
-        "Reached by": fault.reach,
-        "Cause": fault.reason,
-        "Upstream": fault.upstream and f"<{fault.upstream}>",
-    }
-    for name, text in said.items():
-        if text:
-            yield from (f"**{name}.** {text}", "")
-    yield f"**Found by** {'; '.join(_METHODS[method] for method in fault.found_by)}."
-    last = max(seen, key=[release.version for release in releases].index)
-    smallest = min(seen[last], key=_size)
-    yield ""
-    yield f"The smallest case, on {last}:"
-    yield ""
-    yield "```text"
-    yield from in_lines(smallest.signature, smallest.given, smallest.spec, smallest.actual)
-    if smallest.source:
-        yield smallest.source
-    yield "```"
-    yield ""
-
-
 def _extent(seen: Mapping[str, list[Sighting]], releases: Sequence[Release]) -> str:
     """The classes of a fault and the releases that have them."""
     classes = {
@@ -223,13 +185,6 @@ def _extent(seen: Mapping[str, list[Sighting]], releases: Sequence[Release]) -> 
     if len({*classes.values()}) == 1:
         return f"{', '.join(classes)}; seen in {span(seen, releases)}"
     return "; ".join(f"{each} in {where}" for each, where in classes.items())
-
-
-def _evidence(evidence: Evidence) -> str:
-    """Where vLLM says so, and how."""
-    quote = " ".join(evidence.quote.split())
-    url = f", <{evidence.url}>" if evidence.url else ""
-    return f"`{evidence.file}:{evidence.line}` of {evidence.release}{url}: \u201c{quote}\u201d"
 
 
 def _classes(found: Iterable[Sighting]) -> list[Divergence]:
