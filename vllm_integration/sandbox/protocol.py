@@ -83,7 +83,7 @@ from typing import Any
 OURS = "hitproof"
 """Our package, which the worker sees."""
 _JUDGING = ("spec", "reference", "conformance", "vllm_integration")
-_TEXTS = (".py", ".toml")
+_TEXTS = (".py", ".toml", ".jinja")
 
 
 class Failure(StrEnum):
