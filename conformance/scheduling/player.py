@@ -53,7 +53,7 @@ SESSION = "session"
 _SPREADS = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
 """What leaves contents wrong, so that later steps read or publish them."""
 _OF_NEITHER = (Code.PROMISED_HIT_MISSED, Code.IMAGE_ENCODED_AGAIN)
-"""What has nothing to do with sessions or connectors, where there are some."""
+"""What has nothing to do with sessions, and images with connectors, where there are some."""
 
 
 def play_on(
@@ -130,6 +130,9 @@ class _Player:
         self._counted = Counter(dict.fromkeys(COUNTED, 0))
         self._counted_loads = Counter(self._counted)
         self._looked_up: set[str] = set()
+        self._stored: dict[str, int] = {}
+        """The longest hit of each request in what a store has when it arrives, in tokens."""
+        self._emptied = 0
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
         self._arrived: dict[str, int] = {}
@@ -267,6 +270,7 @@ class _Player:
                 self._scheduler.add_request(name, arrival)
                 if session := self._sessions.closes(name):
                     self._scheduler.close(session)
+                self._judge_stored(name)
         for name, since in list(self._arrived.items()):
             aborted = self._history.requests[name].aborted
             if aborted is not None and self._step == since + aborted and name not in self._ended:
@@ -319,6 +323,9 @@ class _Player:
             self._add(each_wrong)
         if wanted.reset_connector and self._transfers is not None and False not in was.connector:
             self._transfers.forget(self._arrived)
+        if wanted.reset_connector:
+            self._emptied = self._step
+            self._stored.clear()
         if held:
             return
         self._donors.clear()
@@ -566,7 +573,8 @@ class _Player:
         if not self._engine.enable_prefix_caching:
             return
         if self._transfers is not None:
-            return  # what is loaded, and when, decides what is found
+            self._judge_served(plan)  # of all else, what is loaded, and when, decides what is found
+            return
         if self._tiers is not None and not self._tiers.keeps_all:
             return
         taken = self._allocated
@@ -597,6 +605,56 @@ class _Player:
                     Served(each.request, due.tokens, or_more=True),
                 )
             )
+
+    def _judge_stored(self, name: str) -> None:
+        """A store has the promised hits of a request that arrives, since it evicts nothing.
+
+        They are those of prompts. Whoever found more in the prefix cache than was stored has not
+        filled it, and what is about to be stored is not promised.
+        """
+        connector = self._history.deployment.connector
+        if connector is None or not connector.store or self._skips(name):
+            return
+        self._learn(name)
+        tokens = len(self._history.requests[name].prompt)
+        stored = self._named(self._scheduler.pool().offloaded)
+        self._stored[name] = found = self._judge.due_hit(name, tokens, stored)
+        if self._is_transferring or self._in_flight:
+            return
+        donors = (
+            replace(each, tokens=each.tokens[: each.num_prompt_tokens])
+            for each in self._donors
+            if self._arrived[each.name] >= self._emptied
+            and self._ended[each.name] < self._step - 1
+            and (self.outcome.lives[each.name].hit or 0) <= self._stored.get(each.name, 0)
+        )
+        due = self._promised.due(name, donors)
+        if due is not None and found < due.tokens:
+            self._add(
+                violation(
+                    Defect.of(
+                        Code.PROMISED_HIT_MISSED,
+                        to=due.who,
+                        by="retention" if self._promised.is_sparse else "tier",
+                    ),
+                    f"a hit of {due.tokens} tokens is stored for request {name}, which request "
+                    f"{due.donor.name} has computed",
+                    f"what is stored has {found}",
+                )
+            )
+
+    def _judge_served(self, plan: Plan) -> None:
+        """A store serves each request the longest hit that it had when the request arrived."""
+        for each in plan.scheduled:
+            due = self._stored.get(each.request, 0)
+            if self.outcome.lives[each.request].hit is None and self._hit(each) < due:
+                self._add(
+                    violation(
+                        Defect(Code.TIER_HIT_TOO_SHORT),
+                        f"request {each.request} is served {due} tokens that are stored",
+                        f"it starts after {self._hit(each)} tokens",
+                    )
+                )
 
     def _see_junction(
         self, scheduled: Scheduled, before: Mapping[tuple[int, Any], tuple[int, ...]]
@@ -821,11 +879,11 @@ class _Player:
         """Record a violation; what follows one that leaves contents wrong may come from it.
 
         With a host's pool, a connector, or a session, what is wrong of the whole scheduler has a
-        signature of its own. No hits are promised to either of the last two, and images are evicted
-        for whoever needs room.
+        signature of its own. Sessions are promised no hits, and images are evicted for others.
         """
         code = wrong.signature.code
-        plain = code in _OF_NEITHER and (self._kind != HOST or code is Code.IMAGE_ENCODED_AGAIN)
+        promised = self._kind in (HOST, CONNECTOR)
+        plain = code in _OF_NEITHER and (not promised or code is Code.IMAGE_ENCODED_AGAIN)
         if wrong.signature.kind == SCHEDULER and not plain:
             wrong = replace(wrong, signature=replace(wrong.signature, kind=self._kind))
         for known in self.outcome.findings:

@@ -47,7 +47,7 @@ def play(
             rests = ("way", Standstill.REST) in found.signature.defect.parameters
             if not rests and _ends_with_room(history, subject):
                 _name(found, way="room")
-        elif found.signature.code is Code.PROMISED_HIT_MISSED:
+        elif found.signature.code is Code.PROMISED_HIT_MISSED and found.violation.expected:
             _name(found, by=_lost_by(history, subject, policies, outcome, found))
     return outcome
 

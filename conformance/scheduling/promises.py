@@ -60,7 +60,11 @@ class Due:
 
 
 class PromisedHits:
-    """The promised hits of one engine."""
+    """The promised hits of one engine.
+
+    Attributes:
+        is_sparse: whether retention is, of any of its groups.
+    """
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class PromisedHits:
         self._may_peek = policies.horizon is not LookaheadHorizon.CANDIDATE and not self._has_states
         # No hit is taken of which all would be computed again.
         self._least = 1 + policies.replayed(engine)
-        self._is_sparse = any(map(self._promises.is_retained, engine.groups))
+        self.is_sparse = any(map(self._promises.is_retained, engine.groups))
 
     def due(self, request: str, donors: Iterable[Donor]) -> Due | None:
         """The longest hit that is promised to a request that arrives after ``donors`` ended."""
@@ -131,7 +135,7 @@ class PromisedHits:
 
     def _sibling(self, shared: int, tokens: int, donor: Donor) -> int:
         lookahead = self._promises.lookahead_tokens
-        if self._is_sparse or self._fine or (lookahead and not self._may_peek):
+        if self.is_sparse or self._fine or (lookahead and not self._may_peek):
             return 0
         reach = min(
             min(shared, self._final(donor)) - self._promises.reach_tokens,

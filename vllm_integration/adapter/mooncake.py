@@ -6,6 +6,7 @@ which are taken meanwhile show. Imported in the worker process only.
 """
 
 import copy
+import re
 import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from hitproof.vllm_integration.adapter.transfers import RunningConnector
 _STORE = "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store"
 _PAGE = 64
 """Bytes of a block; any number would do."""
+_RANK = re.compile(r"pp_rank:\d+")
 
 
 def has_store() -> bool:
@@ -80,7 +82,8 @@ class _Values:
 
     def batch_is_exist(self, keys: Sequence[str]) -> list[int]:
         """Which keys it has."""
-        return [int(key in self.places) for key in keys]
+        # What one pipeline rank has, each of the others has of its layers.
+        return [int(_RANK.sub("pp_rank:0", key) in self.places) for key in keys]
 
     def batch_put_from_multi_buffers(
         self, keys: Sequence[str], addrs: Sequence[Sequence[int]], *_: Any

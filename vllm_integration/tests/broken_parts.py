@@ -629,6 +629,27 @@ def _without_the_last(mask: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *args: tuple([*each[:-1], False] for each in mask(self, *args))
 
 
+def _nothing_stored(mask: Callable[..., Any]) -> Callable[..., Any]:
+    """No block is stored of the groups in front of the last."""
+
+    def stored(self: Any, *args: Any, **given: Any) -> Any:
+        *some, last = mask(self, *args, **given)
+        return (*([] for _ in some), last if some else [])
+
+    return stored
+
+
+def _half(matched: Callable[..., Any]) -> Callable[..., Any]:
+    """A load is of half of what is found, if more than a block is."""
+
+    def lookup(self: Any, *args: Any) -> Any:
+        found = matched(self, *args)
+        found.hit_length = found.hit_length // 2 // self.block_size * self.block_size
+        return found
+
+    return lookup
+
+
 def stores() -> Faults:
     from vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store import coordinator, worker
 
@@ -637,6 +658,11 @@ def stores() -> Faults:
     return {
         "one group": (other, broken(workers, "_build_token_databases", _one_group)),
         "loads are short": (misread, broken(lookups, "load_mask", _without_the_last)),
+        "less is stored": (
+            "promised-hit-missed(by=tier",
+            broken(lookups, "store_mask", _nothing_stored),
+        ),
+        "less is served": ("tier-hit-too-short", broken(workers, "lookup", _half)),
         "no load begins": (
             "request-never-finishes",
             broken(workers, "start_load_kv", lambda _: lambda *_: None),
