@@ -11,10 +11,10 @@ MEDIUM_GPU = "GPU"
 
 @dataclass
 class BlockStored:
-    """Full blocks of a request became cached.
+    """Full blocks of a request became cached, one after another, the first after a cached parent.
 
-    ``token_ids`` covers every block considered, ``block_hashes`` only those that were registered;
-    it is empty when none was. Sizes in tokens. vLLM: ``BlockStored``.
+    ``token_ids`` has ``block_size`` tokens for each; a single block may have those of blocks before
+    it, too, which are not cached. vLLM: ``BlockStored``.
     """
 
     block_hashes: list[bytes]
@@ -23,7 +23,7 @@ class BlockStored:
     block_size: int
     lora_id: int | None
     lora_name: str | None
-    extra_keys: list[tuple[object, ...] | None] | None
+    extra_keys: list[tuple[object, ...] | None]
     group_idx: int
     kv_cache_spec_kind: str | None = None
     kv_cache_spec_sliding_window: int | None = None
@@ -32,7 +32,7 @@ class BlockStored:
 
 @dataclass
 class BlockRemoved:
-    """Cached blocks were evicted. vLLM: ``BlockRemoved``."""
+    """No block is cached any more under these hashes. vLLM: ``BlockRemoved``."""
 
     block_hashes: list[bytes]
     group_idx: int

@@ -70,7 +70,7 @@ class BlockPool:
         """Register a request's blocks from ``num_cached_blocks`` up to ``num_full_blocks``.
 
         ``block_mask`` has one entry for each of them; blocks that it leaves out, and null
-        blocks, are skipped. The event is sent even when nothing is registered.
+        blocks, are skipped.
         """
         hashes = block_hashes_of_size(request.block_hashes, request.hash_block_size, block_size)
         registered = [
@@ -82,27 +82,49 @@ class BlockPool:
         ]
         for index in registered:
             self._insert(blocks[index], hashes[index], kv_cache_group_id)
-        if not self._enable_events:
-            return
-        lora = request.lora_request
-        keys = [
-            request.extra_keys(index * block_size, (index + 1) * block_size).as_tuple()
-            for index in registered
-        ]
-        self._events.append(
-            BlockStored(
-                block_hashes=[hashes[index] for index in registered],
-                parent_block_hash=hashes[num_cached_blocks - 1] if num_cached_blocks else None,
-                token_ids=request.all_token_ids[
-                    num_cached_blocks * block_size : num_full_blocks * block_size
-                ],
-                block_size=block_size,
-                lora_id=None if lora is None else lora.adapter_id,
-                lora_name=None if lora is None else lora.name,
-                extra_keys=keys or None,
-                group_idx=kv_cache_group_id,
-            )
-        )
+        if self._enable_events:
+            self._events += self._stored(request, hashes, registered, block_size, kv_cache_group_id)
+
+    def _stored(
+        self,
+        request: Request,
+        hashes: Sequence[bytes],
+        registered: Iterable[int],
+        block_size: int,
+        group_id: int,
+    ) -> list[BlockStored]:
+        """An event for each run of blocks, after a parent that is cached, so that it is known.
+
+        Where the block before a run is not cached, the first of the run has an event of its own,
+        whose tokens begin after the last block that is.
+        """
+        lora, cached, events = request.lora_request, self._first[group_id], list[BlockStored]()
+        for index in registered:
+            before = next((i for i in reversed(range(index)) if hashes[i] in cached), -1)
+            start, end = (before + 1) * block_size, (index + 1) * block_size
+            parent = hashes[before] if before >= 0 else None
+            if not (
+                events
+                and events[-1].block_hashes[-1] == parent
+                and events[-1].block_size == end - start == block_size
+            ):
+                events.append(
+                    BlockStored(
+                        block_hashes=[],
+                        parent_block_hash=parent,
+                        token_ids=[],
+                        block_size=end - start,
+                        lora_id=None if lora is None else lora.adapter_id,
+                        lora_name=None if lora is None else lora.name,
+                        extra_keys=[],
+                        group_idx=group_id,
+                    )
+                )
+            event = events[-1]
+            event.block_hashes.append(hashes[index])
+            event.token_ids += request.all_token_ids[start:end]
+            event.extra_keys.append(request.extra_keys(start, end).as_tuple())
+        return events
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Take the next free blocks for one request, evicting those that were cached.
@@ -200,6 +222,6 @@ class BlockPool:
             del blocks[block.block_hash]
         if not later:
             self._later.pop(key, None)
-        if self._enable_events:
+        if self._enable_events and block.block_hash not in blocks:
             self._events.append(BlockRemoved([block.block_hash], block.group_id))
         block.block_hash = None

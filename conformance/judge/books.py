@@ -1,9 +1,8 @@
 """What a manager reports and in which order it evicts, judged at each call.
 
-Events, applied to what was cached when they were taken last, give what is cached now, and each
-describes the blocks that it names; a scheduler takes them once a step, not after each call.
-Statistics count each lookup. The free queue keeps its order, blocks are taken from its front, and
-freed ones that lookup can find join it at the end, the last of a request first.
+Who follows the events knows what is cached; a scheduler takes them once a step, not after each
+call. Statistics count each lookup. The free queue keeps its order, blocks are taken from its front,
+and freed ones that lookup can find join it at the end, the last of a request first.
 """
 
 from collections import Counter
@@ -18,14 +17,13 @@ from hitproof.conformance.histories.schema import (
     Reset,
     Schedule,
 )
-from hitproof.conformance.judge.event_descriptions import EventDescriptions, Wrong
+from hitproof.conformance.judge.event_descriptions import DEVICE, EventDescriptions, Wrong
+from hitproof.conformance.judge.followers import Follower
 from hitproof.conformance.playing.expectations import Reported
 from hitproof.conformance.subject.managers import (
     Cleared,
-    Event,
     Hit,
     Observation,
-    Removed,
     Stored,
 )
 from hitproof.spec.eviction import Queued, is_taken_from_the_front, joins_at_the_end
@@ -66,8 +64,8 @@ class Books:
         self._prefixes = prefixes
         self._descriptions = EventDescriptions(engine, requests, prefixes, fine)
         self._stats: Counter[str] = Counter()
-        self._since: Observation | None = None
-        """What was seen when the events were taken last, if that was before the last call."""
+        self._follower = Follower(engine, requests, prefixes, fine)
+        self._resumes = True
         self.counted: Counter[str] = Counter()
 
     def looked_up(self, request: str, num_tokens: int, hit: int, preempted: bool) -> None:
@@ -81,7 +79,7 @@ class Books:
 
     def crashed(self) -> None:
         """A call has raised: the events until then are taken, and judge nothing."""
-        self._since = None
+        self._resumes = True
 
     def reset(self) -> None:
         """The cache was reset."""
@@ -125,40 +123,12 @@ class Books:
             )
 
     def _wrong_events(self, before: Observation, seen: Observation) -> Iterator[Wrong]:
-        since = before if self._since is None else self._since
-        self._since = since if seen.events is None else None
-        if seen.events is None or (not seen.events and seen.cached == since.cached):
-            return
-        grouped = all(getattr(event, "group", 0) is not None for event in seen.events)
-        cached = _entries(since, grouped)
-        for number, event in enumerate(seen.events):
-            match event:
-                case Cleared():
-                    cached.clear()
-                case Removed(group=group, keys=keys):
-                    cached.subtract((group, key) for key in keys)
-                    yield from self._descriptions.wrong(event)
-                case Stored(group=group, keys=keys, parent=parent):
-                    if (
-                        parent is not None
-                        and not cached[group, parent]
-                        and _is_stored(seen.events[number + 1 :], group, parent)
-                    ):
-                        yield (
-                            Code.EVENTS_WRONG,
-                            f"the event that {parent} is stored comes before those of the next",
-                            f"it comes after that of {', '.join(keys)}",
-                        )
-                    cached.update((group, key) for key in keys)
-                    yield from self._descriptions.wrong(event)
-            if min(cached.values(), default=0) < 0:
-                break
-        if +cached != _entries(seen, grouped) or min(cached.values(), default=0) < 0:
-            yield (
-                Code.EVENTS_WRONG,
-                "the events lead from what was cached to what is cached",
-                f"events {seen.events} lead from {dict(since.cached)} to {dict(seen.cached)}",
-            )
+        if self._resumes:
+            self._resumes = False
+            self._follower.starts_from(before.cached)
+        if seen.events is not None:
+            events = [(DEVICE, event) for event in seen.events]
+            yield from self._follower.wrong(events, {DEVICE: seen.cached})
 
     def wrong_report(
         self, request: str, hit: Hit, reported: Sequence[Stored], seen: Observation
@@ -232,21 +202,6 @@ class Books:
         return Reported(
             request, group, end // (unit if of_unit else size) - 1, of_unit, is_reported
         )
-
-
-def _is_stored(events: Sequence[Event], group: int | None, key: Name) -> bool:
-    """Whether one of the events says that a key is stored."""
-    return any(
-        isinstance(event, Stored) and event.group == group and key in event.keys for event in events
-    )
-
-
-def _entries(seen: Observation, grouped: bool) -> Counter[tuple[int | None, Name]]:
-    """How many blocks are cached under each key; of all groups where events do not say which."""
-    found: Counter[tuple[int | None, Name]] = Counter()
-    for (group, name), ids in seen.cached.items():
-        found[group if grouped else None, name] += len(ids)
-    return found
 
 
 def _not_zero(stats: Mapping[str, int]) -> str:

@@ -20,6 +20,7 @@ from hitproof.conformance.histories.generator import most_blocks
 from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.judge.content import null_read
+from hitproof.conformance.judge.followers import UNTOLD
 from hitproof.conformance.judge.local_prefixes import LocalPrefixJudge
 from hitproof.conformance.judge.pool_invariants import unshared_heads, violated_invariants
 from hitproof.conformance.judge.promises import NOTHING_SHARED, PROMISED_BY, JudgedPolicies, Shared
@@ -217,7 +218,7 @@ class Judge(LocalPrefixJudge):
 
     def of_pool(self, defect: Defect, spec: str, actual: str) -> Violation:
         """An operation on the pool went wrong."""
-        kinds, eagle = self._kinds()
+        kinds, eagle = ("block_pool", False) if defect.code in UNTOLD else self._kinds()
         worst = worst_class(defect.code)
         return Violation(Signature.booked(defect, worst, kinds, eagle), spec, actual)
 

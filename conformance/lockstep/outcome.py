@@ -13,7 +13,6 @@ FIELDS = (
     "num_free_blocks",
     "usage",
     "common_prefix",
-    "events",
     "stats",
 )
 """What is compared after every call, in this order: causes before consequences."""

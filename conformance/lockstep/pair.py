@@ -15,9 +15,7 @@ from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
-    Cleared,
     ConnectorManager,
-    Event,
     Hit,
     Manager,
     ManagerSubject,
@@ -60,9 +58,7 @@ class Pair:
         self._reference = NamedManager(reference, history, apart)
         self._judge = Judge(engine, history.requests, prefixes, policies)
         self._outcome = outcome
-        # The reference registers what accepted drafts filled before it frees it, vLLM 0.33 after.
-        ahead = engine.num_hash_lookahead_tokens > 0
-        self._compared = [field for field in compared if not (ahead and field == "events")]
+        self._compared = compared
         self._num_tokens: dict[str, int] = {}
         # Computed tokens when the request's tables were last made.
         self._computed: dict[str, int] = {}
@@ -78,9 +74,6 @@ class Pair:
         self._put_right: set[tuple[int, Name]] = set()
         # Keys that were evicted on demand. Who registers them again has computed the blocks.
         self._evicted: set[tuple[int, Name]] = set()
-        # Whether the real manager has left a block out, or may register it later. Events of others
-        # then begin elsewhere.
-        self._lacks = engine.num_prefill_lookahead > 1
         self.step = 0
 
     def add_request(self, name: str, request: RequestInput) -> None:
@@ -312,7 +305,6 @@ class Pair:
         if extra:
             self._real.manager.evict_blocks(_ids(extra))
         if missing:
-            self._lacks = True
             self._reference.manager.evict_blocks(_ids(missing))
         self._compare(call, after_finding=True)
 
@@ -360,19 +352,17 @@ class Pair:
         return self._judge.registered(request, group, block, is_registered, shared)
 
     def _compare(self, call: str, *, observed: bool = False, after_finding: bool = False) -> None:
-        """Compare everything observable, except events that a finding has caused."""
+        """Compare everything observable, except statistics that a finding has changed."""
         if not observed:
             self._real.observe()
             self._reference.observe()
         real, reference = self._real.seen, self._reference.seen
         for name in self._compared:
-            if after_finding and name in ("events", "stats"):
+            if after_finding and name == "stats":
                 continue
             if name == "common_prefix" and real.held_outside:
                 continue  # vLLM counts references: too few cost speed, too many are judged
             mine, other = getattr(real, name), getattr(reference, name)
-            if name == "events" and self._lacks:
-                mine, other = _keys_of(mine), _keys_of(other)
             if mine != other and mine is not None and other is not None:
                 difference = Difference(self.step, call, name, _shown(mine), _shown(other))
                 self._blame(self._judge_pool(reference), difference)
@@ -388,17 +378,6 @@ def _local_prefix(manager: Manager, name: str, cap: int | None) -> tuple[Hit, bo
     if not isinstance(manager, ConnectorManager):
         return None
     return manager.get_computed_blocks_for_connector(name, cap)
-
-
-def _keys_of(events: Sequence[Event] | None) -> list[Any] | None:
-    """Which keys events are about, without what they say of them; None without events."""
-    if events is None:
-        return None
-    return [
-        (type(event), *(() if isinstance(event, Cleared) else (event.group, event.keys)))
-        for event in events
-        if isinstance(event, Cleared) or event.keys
-    ]
 
 
 def _ids(only: Mapping[tuple[int, Name], tuple[int, ...]]) -> list[int]:

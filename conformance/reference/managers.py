@@ -261,7 +261,7 @@ def _event(event: KVCacheEvent) -> Event:
                 token_ids=tuple(event.token_ids),
                 block_size=event.block_size,
                 lora_name=event.lora_name,
-                extra_keys=tuple(event.extra_keys or ()),
+                extra_keys=tuple(event.extra_keys),
             )
         case BlockRemoved():
             return Removed(event.group_idx, tuple(event.block_hashes))

@@ -21,11 +21,11 @@ from hitproof.conformance.histories.workloads import Pause, Reset, SchedulerHist
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.event_descriptions import DEVICE as ON_DEVICE
 from hitproof.conformance.judge.event_descriptions import HOST as ON_HOST
+from hitproof.conformance.judge.followers import Follower
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.scheduling.deriving import wrong_groups
-from hitproof.conformance.scheduling.events import PublishedEvents
 from hitproof.conformance.scheduling.grammars import Grammars
 from hitproof.conformance.scheduling.host_tiers import HOST, HostTiers
 from hitproof.conformance.scheduling.offloading import Offloading
@@ -95,7 +95,7 @@ class _Player:
                 requests,
                 self._content.store,
             )
-        self._events = PublishedEvents(engine, requests, prefixes)
+        self._events = Follower(engine, requests, prefixes, fine=False, media=(ON_DEVICE, ON_HOST))
         connector = history.deployment.connector
         self._transfers: ConnectorTransfers | None = None
         if connector is not None:
@@ -549,8 +549,8 @@ class _Player:
         if pool.host is not None:
             pools[ON_HOST] = self._named({(0, key): ids for key, ids in pool.host.cached.items()})
         named = [(medium, named_event(event, self._names.name)) for medium, event in published]
-        for each_wrong in self._events.wrong(named, pools):
-            self._add(each_wrong)
+        for code, spec, actual in self._events.wrong(named, pools):
+            self._add(violation(Defect(code), spec, actual))
 
     def _counted_wrong(self, unfinished: int) -> Iterator[Violation]:
         """Statistics count each request once: it runs, waits, or is passed over while it waits."""

@@ -30,7 +30,6 @@ from hitproof.conformance.tests.broken_managers import (
     MiscountsHits,
     ResetsInUse,
     ShorterHit,
-    SilentEviction,
     Wrapped,
 )
 from hitproof.reference.policies import VLLM_0_23, VLLM_0_26, FreeOrder, Policies, ReplayPolicy
@@ -65,7 +64,6 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
     (ShorterHit, f"{Divergence.LOST_HIT}: "),
     (Forgets, f"{Divergence.LOST_HIT}: prefix-block-unregistered"),
     (Crashes, f"{Divergence.CRASH}: raises-exception(error=AssertionError, message="),
-    (SilentEviction, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=events"),
     (MiscountsHits, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=stats"),
     (ResetsInUse, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=answer"),
     (KeepsOneBlock, f"{Divergence.WASTE}: allocation-refused"),
