@@ -1,6 +1,6 @@
 """What a tier of chunks stores and loads of requests that a scheduler serves."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case
@@ -98,12 +98,7 @@ def _stored(plays: TierPlays, layout: Layout, ends: tuple[int, ...]) -> Case:
         return _crash(layout, STORE, start, end, crash_of(error))
     found = []
     for looked_up in layout.looked_up:
-        shape, size = looked_up.shape, looked_up.group.block_size
-        final = end // size
-        due = {chunk for chunk in range(final) if is_due(shape, chunk, final)}
-        if looked_up.group.kind is GroupKind.MAMBA:
-            # There are states only where steps end.
-            due = {chunk for chunk in due if (chunk + 1) * size in ends}
+        due = due_chunks(looked_up, end, ends)
         for group_id in looked_up.group_ids:
             kept = told[group_id]
             if kept is None:
@@ -113,6 +108,25 @@ def _stored(plays: TierPlays, layout: Layout, ends: tuple[int, ...]) -> Case:
                 for chunk in sorted(due - kept)
             ]
     return Case(1, 1, found)
+
+
+def due_chunks(looked_up: LookedUp, final: int, ends: Container[int]) -> set[int]:
+    """The chunks of a group that must be stored of a request of which ``final`` tokens are kept.
+
+    There are states only where its steps end, in tokens.
+    """
+    shape, size = looked_up.shape, looked_up.group.block_size
+    due = {chunk for chunk in range(final // size) if is_due(shape, chunk, final // size)}
+    if looked_up.group.kind is GroupKind.MAMBA:
+        return {chunk for chunk in due if (chunk + 1) * size in ends}
+    return due
+
+
+def left_out(looked_up: LookedUp, chunk: int) -> Defect:
+    """The defect of a chunk that is not stored."""
+    boundary = int(next_boundary(looked_up.shape, chunk))
+    role = ROLES[block_role(looked_up, chunk, boundary)]
+    return Defect.of(Code.TIER_BLOCK_LEFT_OUT, block=role, mask=STORE, tier=OFFLOADING)
 
 
 def _loaded(plays: TierPlays, layout: Layout, local: int, length: int) -> Case:
@@ -157,8 +171,8 @@ def _left_out(
     chunk: int,
 ) -> TierMaskEvidence:
     shape, boundary = looked_up.shape, int(next_boundary(looked_up.shape, chunk))
-    role = ROLES[block_role(looked_up, chunk, boundary)]
-    defect = Defect.of(Code.TIER_BLOCK_LEFT_OUT, block=role, mask=STORE, tier=OFFLOADING)
+    defect = left_out(looked_up, chunk)
+    role = dict(defect.parameters)["block"]
     group, length = looked_up.group, boundary * looked_up.group.block_size
     return TierMaskEvidence(
         Signature(

@@ -1,7 +1,7 @@
 """The checks of tiers (`spec.tiers`): what they serve, and what they store, ask for and load."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -138,17 +138,7 @@ class _ChunkRequest(_TierRequest):
 
     def due(self, cached: frozenset[Question]) -> int:
         """By the spec itself. What adds less than a chunk is not worth a load."""
-        judged, local = self.judged, _local(self.judged, self.local)
-        cap, horizon = judged.reach(self.max_length, self.policy)
-        longest = longest_tier_hit(
-            tuple(each.group for each in judged.looked_up),
-            judged.alignment,
-            cap,
-            horizon,
-            lambda number, block: (number, block) in cached,
-            lambda number, block: (number, block) in local,
-        )
-        return longest if longest - self.local >= _least(judged) else self.local
+        return longest_hit(self.judged, self.max_length, self.local, cached, self.policy)
 
     def is_wrong(self, cached: frozenset[Question], answer: Answer) -> bool:
         """A hit that ends on another token may be longer than the expected one."""
@@ -168,6 +158,31 @@ class _ChunkRequest(_TierRequest):
         if not self.local:
             return found
         return TierLocalEvidence(**vars(found) | {"local": self.local})
+
+
+def longest_hit(
+    layout: Layout,
+    max_length: int,
+    local: int,
+    stored: Container[Question],
+    policy: LookaheadHorizon = LookaheadHorizon.HASHED,
+) -> int:
+    """The hit in tokens that is due to a request of one token more than ``max_length``.
+
+    ``local`` is how many of its tokens the prefix cache has, ``stored`` are chunks. What adds less
+    than a chunk is not worth a load.
+    """
+    cap, horizon = layout.reach(max_length, policy)
+    here = _local(layout, local)
+    longest = longest_tier_hit(
+        tuple(each.group for each in layout.looked_up),
+        layout.alignment,
+        cap,
+        horizon,
+        lambda number, block: (number, block) in stored,
+        lambda number, block: (number, block) in here,
+    )
+    return longest if longest - local >= _least(layout) else local
 
 
 _OF_CHUNKS = {

@@ -320,8 +320,22 @@ _REPLAYED = {
     Origin.FINE_TWINS: _Some(2, 28, 500),
 }
 """What profiles replay beside the corpus, in turn."""
-_OFFLOADS = _Some(10, 100, 600)
-"""Of scenarios whose first feature is that they offload, of which there are three ways, so many."""
+_OFFLOADS = _Some(8, 80, 500)
+"""Of scenarios that offload, of which there are three ways, so many more."""
+_BESIDE_OFFLOADS = (
+    "states",
+    "windows, drafts",
+    "hits inside blocks",
+    "states, drafts",
+    "windows, few blocks",
+    "hits inside blocks, drafts",
+    "block sizes, drafts",
+    "windows and states, planned ahead, drafts",
+    "windows, resets",
+    "two windows, drafts",
+    "windows, stops, priorities",
+)
+"""What those of them have in turn that scenarios of each feature have rarely."""
 _CORPUS = _Some(quick=80)
 """The first add most."""
 _FINE = (Origin.FINE_SITUATION, Origin.FINE, Origin.FINE_GENERATED, Origin.FINE_TWINS)
@@ -365,5 +379,7 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                     yield Play(origin, str(number) if origin in _SERIES else f"{seed}:{number}")
         if origin is Origin.SCENARIOS:
             place = [each.name for each in FEATURES].index("offloads")
-            for turn in range(most // len(FEATURES), getattr(_OFFLOADS, profile)):
-                yield Play(origin, f"{seed}:{place + turn * len(FEATURES)}")
+            for turn in range(getattr(_OFFLOADS, profile)):
+                beside = _BESIDE_OFFLOADS[turn % len(_BESIDE_OFFLOADS)]
+                number = place + turn * len(FEATURES)
+                yield Play(origin, f"{seed}:{number} with offloads, {beside}")

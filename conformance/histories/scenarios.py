@@ -415,6 +415,7 @@ def _offloads(made: Scenario) -> None:
     if how == "chunks":
         chunk = made.any_of(1, 1, 2, 4) if len(sizes) == 1 else 1
         connector = replace(connector, chunk=chunk, outputs=made.chance(0.6))
+        retention = made.any_of(retention, "dense", "dense")
         if isinstance(retention, int):
             retention *= chunk  # vLLM refuses one that ends inside a chunk
     elif how == "store":
@@ -422,6 +423,12 @@ def _offloads(made: Scenario) -> None:
     made.deployed["connector"] = connector
     if any(each.kind in SPARSE_KINDS for each in made.groups):
         made.deployed["retention_interval"] = retention
+
+
+def _forgotten_on_the_device(made: Scenario) -> None:
+    """Requests that arrive when chunks are in host memory alone."""
+    if made.deployed["connector"].chunk:
+        made.each(0.5, lambda _: {"after_reset": True})
 
 
 def _host(made: Scenario) -> None:
@@ -521,7 +528,12 @@ FEATURES = (
     Feature(
         "no prefix caching", _uncached, without=("hits inside blocks", "retention", "offloads")
     ),
-    Feature("offloads", _offloads, without=("retention", "one window", "outside the cache")),
+    Feature(
+        "offloads",
+        _offloads,
+        _forgotten_on_the_device,
+        without=("retention", "one window", "outside the cache"),
+    ),
     Feature("connector", _connector, _transfers, share=2),
     Feature("precisions", _precisions),
     Feature("session", ask=_session, without=("embeddings", "stops")),

@@ -2,30 +2,41 @@
 
 Blocks are copied whole, in both directions, one by one or as chunks of several. A copy may be made
 at any time until it is reported: here as late as can be, so that blocks which are taken meanwhile
-show. Only content is judged: keys name what their blocks hold, on the host, too, and steps read
-what they have to.
+show. Of content, keys name what their blocks hold, on the host, too, and steps read what they have
+to. Where blocks are copied in chunks, what is there when a request is looked up serves it, together
+with what is local.
 """
 
 from collections.abc import Iterator, Mapping
 
+from hitproof.conformance.checks.tier_plays import due_chunks, left_out
+from hitproof.conformance.checks.tiers import longest_hit
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import OFFLOADING
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.content_entries import DueEntries
 from hitproof.conformance.judge.content_keys import KeyedContent
 from hitproof.conformance.judge.content_store import ContentStore
+from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.scheduling.transfers import (
     CONNECTOR,
     ConnectorTransfers,
     Known,
     Touched,
 )
+from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Plan
 from hitproof.spec.claims import Divergence
+from hitproof.spec.retention import SPARSE_KINDS
+from hitproof.spec.sharing import final_tokens
+
+Cached = Mapping[tuple[int, Name], tuple[int, ...]]
 
 
 class Offloading(ConnectorTransfers):
@@ -38,6 +49,7 @@ class Offloading(ConnectorTransfers):
         arrivals: Mapping[str, Arrival],
         requests: Mapping[str, RequestInput],
         content: ContentModel,
+        names: Naming,
     ) -> None:
         super().__init__(engine, connector, arrivals, content)
         # Workers of a store report for themselves, when they have copied.
@@ -50,6 +62,16 @@ class Offloading(ConnectorTransfers):
         self._stored: list[HostCopy] = []
         self._reported: set[tuple[bool, int]] = set()
         self._more = False
+        self._naming = names
+        self._layout: Layout | None = None
+        if connector.chunk:
+            self._layout = Layout(
+                engine.groups,
+                engine.max_model_len,
+                engine.use_eagle,
+                engine.hash_block_size,
+                blocks_per_chunk=connector.chunk,
+            )
         self._keys = KeyedContent(
             engine,
             requests,
@@ -121,7 +143,76 @@ class Offloading(ConnectorTransfers):
         self._reported -= {(False, number) for number in result.read}
         self._over.update(result.loaded)
 
-    def wrong_keys(self, cached: Mapping[tuple[int, str], tuple[int, ...]]) -> Iterator[Violation]:
+    def too_short(
+        self, plan: Plan, lengths: Mapping[str, int], stored: Cached
+    ) -> Iterator[Violation]:
+        """Lookups of this plan that serve less than what was ``stored`` when it was made.
+
+        ``lengths`` are the tokens of the requests.
+        """
+        told, layout = plan.transfers, self._layout
+        assert told is not None
+        for name, answer in told.answers.items():
+            skips = self._arrivals[name].skip_reading_prefix_cache
+            if layout is None or answer.more is None or skips:
+                continue
+            there = {
+                (number, chunk)
+                for number, looked_up in enumerate(layout.looked_up)
+                for chunk, end in enumerate(_ends(looked_up.group.block_size, lengths[name]))
+                if all((g, self._naming.name(name, end)) in stored for g in looked_up.group_ids)
+            }
+            due = longest_hit(layout, lengths[name] - 1, answer.local, there)
+            if answer.local + answer.more < due:
+                defect = Defect.of(Code.TIER_HIT_TOO_SHORT, tier=OFFLOADING)
+                yield Violation(
+                    Signature.booked(defect, Divergence.LOST_HIT, CONNECTOR, False),
+                    f"request {name} is served {due} tokens of what is stored or local",
+                    f"it is served {answer.local + answer.more}",
+                )
+
+    @property
+    def _keeps_all(self) -> bool:
+        """Whether there is room for every chunk of every request, and for the ends of prompts."""
+        assert self._layout is not None
+        sizes = [each.group.block_size for each in self._layout.looked_up for _ in each.group_ids]
+        lengths = [len(each.prompt) + len(each.sampled) for each in self._arrivals.values()]
+        chunks = sum(1 + length // size for length in lengths for size in sizes)
+        return chunks <= self._connector.offloads
+
+    def left_out(self, lives: Mapping[str, Life], stored: Cached) -> Iterator[Violation]:
+        """What is not ``stored`` of requests that have ended, where nothing was evicted.
+
+        What a window or a state had before a hit, or a preemption, may be gone.
+        """
+        if self._layout is None or not self._keeps_all:
+            return
+        for name, life in lives.items():
+            if life.ended != "finished" or name in self._outdated:
+                continue
+            tokens = prompt = len(self._arrivals[name].prompt)
+            if self._connector.outputs:
+                tokens += len(life.delivered) - 1
+            final = int(final_tokens(tokens, max(1, self._engine.num_prefill_lookahead)))
+            # Of what is sampled no state is promised.
+            ends = {start + count for start, count in life.chunks if start + count <= prompt}
+            for looked_up in self._layout.looked_up:
+                first, size = 0, looked_up.group.block_size
+                if looked_up.group.kind in SPARSE_KINDS:
+                    if life.preemptions or self._engine.retention_interval is not None:
+                        continue
+                    first = -(-(life.hit or 0) // size)
+                for chunk in sorted(due_chunks(looked_up, final, ends)):
+                    key = self._naming.name(name, (chunk + 1) * size)
+                    if chunk >= first and any((g, key) not in stored for g in looked_up.group_ids):
+                        defect = left_out(looked_up, chunk)
+                        yield Violation(
+                            Signature.booked(defect, Divergence.LOST_HIT, CONNECTOR, False),
+                            f"chunk {chunk} of request {name} is stored in host memory",
+                            f"it is not, in groups {looked_up.group_ids}",
+                        )
+
+    def wrong_keys(self, cached: Cached) -> Iterator[Violation]:
         """The keys of host memory that do not name what their block holds."""
         yield from self._keys.wrong(cached)
 
@@ -131,6 +222,11 @@ class Offloading(ConnectorTransfers):
                 self._memory.copy_from(self._device, block, host)
             else:
                 self._device.copy_from(self._memory, host, block)
+
+
+def _ends(size: int, length: int) -> range:
+    """Where the chunks of a request end."""
+    return range(size, length + 1, size)
 
 
 def _signature(group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:

@@ -43,6 +43,7 @@ from hitproof.conformance.subject.schedulers import (
     COUNTED,
     Masks,
     Plan,
+    PoolState,
     RunningScheduler,
     Scheduled,
 )
@@ -100,7 +101,7 @@ class _Player:
         self._transfers: ConnectorTransfers | None = None
         if connector is not None:
             self._transfers = (
-                Offloading(engine, connector, history.requests, requests, self._content)
+                Offloading(engine, connector, history.requests, requests, self._content, prefixes)
                 if connector.keeps
                 else ConnectorTransfers(engine, connector, history.requests, self._content)
             )
@@ -308,6 +309,9 @@ class _Player:
         busy = copies or self._is_transferring or (defers and self._in_flight)
         # The next plan begins to transfer what has just ended.
         busy = busy or (self._transfers is not None and self._step - 1 in self._ended.values())
+        # Who waits with what was loaded has blocks.
+        loaded = self._transfers.loaded if self._transfers is not None else frozenset()
+        busy = busy or bool(loaded - self._ended.keys())
         return not busy and not self._scheduler.loading()
 
     def _reset(self, wanted: Reset) -> None:
@@ -358,6 +362,7 @@ class _Player:
         planned = [(each.request, each.start, each.num_tokens) for each in plan.scheduled]
         self.outcome.plans.append(planned)
         self._judge_promises(plan, before)
+        self._judge_answers(plan, pool)
         self._count_lookups(plan)
         for each in plan.scheduled:
             life = self.outcome.lives[each.request]
@@ -656,6 +661,21 @@ class _Player:
                     )
                 )
 
+    def _judge_answers(self, plan: Plan, before: PoolState) -> None:
+        """What is in host memory, and not under way, is served together with what is local."""
+        told = plan.transfers
+        if not isinstance(self._transfers, Offloading) or not told or self._history.sessions:
+            return
+        for name in told.answers:
+            self._learn(name)
+        lengths = {name: self._num_tokens(name) for name in told.answers}
+        for each_wrong in self._transfers.too_short(plan, lengths, self._named(before.offloaded)):
+            self._add(each_wrong)
+
+    def _num_tokens(self, name: str) -> int:
+        """All that is known of a request: its prompt, and what users have got."""
+        return len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
+
     def _see_junction(
         self, scheduled: Scheduled, before: Mapping[tuple[int, Any], tuple[int, ...]]
     ) -> None:
@@ -831,6 +851,11 @@ class _Player:
         pool = self._scheduler.pool()
         if self._tiers is not None and pool.host is not None:
             for wrong in self._tiers.left(pool.host):
+                self._add(wrong)
+        if isinstance(self._transfers, Offloading) and not self._history.sessions:
+            self._learn_all()
+            offloaded = self._named(pool.offloaded)
+            for wrong in self._transfers.left_out(self.outcome.lives, offloaded):
                 self._add(wrong)
         held = pool.held
         if held:

@@ -103,6 +103,7 @@ class Transfers:
         waits: whether workers wait for all earlier copies before the step.
         flushed: the copies to host memory that they wait for, these or earlier ones.
         more: whether workers have more to copy, of which they have not said what it is.
+        answers: what it answered the scheduler that has planned the step, where that is known.
     """
 
     loads: Mapping[str, Loading]
@@ -111,6 +112,20 @@ class Transfers:
     waits: bool = False
     flushed: frozenset[int] = frozenset()
     more: bool = False
+    answers: Mapping[str, "HostAnswer"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostAnswer:
+    """What a KV connector answers a lookup. vLLM: ``get_num_new_matched_tokens``.
+
+    Attributes:
+        local: how many tokens of the request the prefix cache has.
+        more: how many tokens it has after those; None if it is to be asked again later.
+    """
+
+    local: int
+    more: int | None
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,10 @@ from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.offloading import Offloading
+from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.scheduling.runner import ModelRunner, about
 from hitproof.conformance.subject.schedulers import (
+    HostAnswer,
     HostCopy,
     Plan,
     PoolState,
@@ -46,7 +48,7 @@ def running(connector: Connector) -> tuple[ModelRunner, Offloading]:
     content = ContentModel(
         ENGINE, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
     )
-    offloading = Offloading(ENGINE, connector, ARRIVALS, requests, content)
+    offloading = Offloading(ENGINE, connector, ARRIVALS, requests, content, PREFIXES)
     deployment = Deployment((GROUP,), 20, 64, 64, connector=connector)
     runner = ModelRunner(ENGINE, ARRIVALS, content, about(deployment), transfers=offloading)
     return runner, offloading
@@ -111,7 +113,7 @@ def test_a_state_is_stored_as_accepted_drafts_leave_it(block: int, wrong: list[C
         engine, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
     )
     connector = Connector(offloads=9)
-    offloading = Offloading(engine, connector, arrivals, requests, content)
+    offloading = Offloading(engine, connector, arrivals, requests, content, prefixes)
     deployment = Deployment(engine.groups, 20, 64, 64, connector=connector)
     runner = ModelRunner(engine, arrivals, content, about(deployment), transfers=offloading)
     pool = PoolState({}, 0, frozenset(range(1, 20)))
@@ -154,6 +156,44 @@ def test_what_is_given_up_is_copied_first(flushed: frozenset[int]) -> None:
         list(runner.taken_up(done, {}))
     wrong = [str(each.signature.defect) for each in offloading.wrong_keys(KEYS)]
     assert wrong == ([] if flushed else ["key-names-other-content(tier=offloading)"])
+
+
+@pytest.mark.parametrize(
+    ("stored", "answer", "short"),
+    [
+        ({4, 8}, HostAnswer(0, 8), False),
+        ({4, 8}, HostAnswer(0, 4), True),
+        ({4, 8}, HostAnswer(4, 4), False),
+        ({8}, HostAnswer(4, 0), True),
+        ({8}, HostAnswer(0, 0), False),
+        ({4, 8}, HostAnswer(0, None), False),
+    ],
+)
+def test_what_is_stored_or_local_is_served(
+    stored: set[int], answer: HostAnswer, short: bool
+) -> None:
+    _, offloading = running(Connector(offloads=9, chunk=1))
+    plan = Plan((), transfers=Transfers({}, {}, answers={"b": answer}))
+    keys: dict[tuple[int, str], tuple[int, ...]] = {
+        (0, PREFIXES.name("a", end)): (end,) for end in stored
+    }
+    found = [each.signature.code for each in offloading.too_short(plan, {"b": 9}, keys)]
+    assert found == [Code.TIER_HIT_TOO_SHORT] * short
+
+
+@pytest.mark.parametrize(
+    ("chunk", "room", "ended", "lacks"),
+    [(1, 9, "finished", 1), (2, 9, "finished", 1), (1, 5, "finished", 0), (1, 9, "aborted", 0)],
+)
+def test_what_a_request_has_computed_is_stored(
+    chunk: int, room: int, ended: str, lacks: int
+) -> None:
+    _, offloading = running(Connector(offloads=room, chunk=chunk))
+    lives = {"a": Life(hit=0, chunks=[(0, 9)], delivered=[90], ended=ended)}
+    whole = {(0, PREFIXES.name("a", end)): (end,) for end in (4, 8)}
+    assert not list(offloading.left_out(lives, whole))
+    found = list(offloading.left_out(lives, {key: ids for key, ids in whole.items() if 4 in ids}))
+    assert [each.signature.code for each in found] == [Code.TIER_BLOCK_LEFT_OUT] * lacks
 
 
 def test_what_the_connector_has_is_not_said_of_requests() -> None:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from hitproof.conformance.histories.workloads import Arrival
-from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Transfers
+from hitproof.conformance.subject.schedulers import HostAnswer, HostCopy, HostResult, Transfers
 from hitproof.spec.groups import Group
 from hitproof.vllm_integration.adapter.inspection import attribute, call
 from hitproof.vllm_integration.adapter.transfers import RunningConnector
@@ -110,13 +110,12 @@ class RunningChunks(RunningConnector):
         super().__init__(scheduler)
         self._half = attribute(self._connector, "connector_scheduler")
         self._chunk = chunk_of(self._half)
-        self._asked_again: set[str] = set()
+        self._answers: dict[str, HostAnswer] = {}
         real = attribute(self._connector, LOOKUP)
 
-        def noted(request: Any, *args: Any, **kwargs: Any) -> tuple[int | None, bool]:
-            answer: tuple[int | None, bool] = real(request, *args, **kwargs)
-            if answer[0] is None:
-                self._asked_again.add(request.request_id)
+        def noted(request: Any, local: int, *args: Any) -> tuple[int | None, bool]:
+            answer: tuple[int | None, bool] = real(request, local, *args)
+            self._answers[request.request_id] = HostAnswer(local, answer[0])
             return answer
 
         setattr(self._connector, LOOKUP, noted)
@@ -126,12 +125,13 @@ class RunningChunks(RunningConnector):
 
     def step(self, output: Any) -> Transfers:
         """See `RunningConnector`."""
-        self.put_off = frozenset(self._asked_again)
-        self._asked_again.clear()
+        answers, self._answers = self._answers, {}
+        self.put_off = frozenset(name for name, each in answers.items() if each.more is None)
         told = output.kv_connector_metadata
         copies = [self._copy(number, job, loads=True) for number, job in told.load_jobs.items()]
         copies += [self._copy(number, job, loads=False) for number, job in told.store_jobs.items()]
-        return Transfers({}, {}, tuple(copies), flushed=frozenset(told.jobs_to_flush or ()))
+        flushed = frozenset(told.jobs_to_flush or ())
+        return Transfers({}, {}, tuple(copies), flushed=flushed, answers=answers)
 
     def _copy(self, number: int, job: Any, *, loads: bool) -> HostCopy:
         source, target = ends_of(job)

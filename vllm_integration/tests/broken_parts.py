@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
+from hitproof.conformance.histories.scenarios import scenario
 from hitproof.conformance.histories.workload_json import read_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scheduling.playing import play
@@ -598,6 +599,16 @@ def chunks() -> Faults:
         ),
         "what a window gives up is stored": (other, window, "pass"),
         "what is sampled last is stored": (other, last, "req.num_tokens"),
+        "a chunk alone is not served": (
+            "tier-hit-too-short",
+            "if max_hit_size_tokens - num_computed_tokens < tokens_per_chunk:",
+            "if max_hit_size_tokens - num_computed_tokens <= tokens_per_chunk:",
+        ),
+        "the last chunk is not stored": (
+            "tier-block-left-out",
+            "return min(num_chunks, num_allocated_chunks, num_keyed_chunks)",
+            "return min(num_chunks - 1, num_allocated_chunks, num_keyed_chunks)",
+        ),
         "a reload is waited for before it begins": (
             raises,
             "req_status.transfer_jobs - self._current_batch_load_jobs.keys()",
@@ -765,7 +776,14 @@ PARTS: dict[str, tuple[Callable[[], Faults], Callable[[], Iterable[SchedulerHist
     ),
     "host_pools": (host_pools, lambda: chain(drawn(80, "host pool"), [read_workload(_HISTORY)])),
     "offloads": (offloads, lambda: offloading(20, "blocks")),
-    "chunks": (chunks, lambda: chain(offloading(40, "chunks"), offloading(12, "chunks", "resets"))),
+    "chunks": (
+        chunks,
+        lambda: chain(
+            offloading(40, "chunks"),
+            offloading(12, "chunks", "resets"),
+            [scenario("3:2276 with offloads, block sizes, drafts")],
+        ),
+    ),
     "stores": (stores, lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks"))),
     "replays": (replays, lambda: drawn(12, "outside the cache")),
     "resumed": (resumed, lambda: [read_workload(_IN_FLIGHT.read_text(encoding="utf-8"))]),
