@@ -7,12 +7,12 @@ that neither the command line nor the environment has.
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 from packaging.version import InvalidVersion, Version
+from pydantic import TypeAdapter, ValidationError
 from typer.core import TyperCommand
 
 from hitproof.conformance.scope.profiles import Profile
@@ -30,85 +30,48 @@ class ConfigurationError(Exception):
     """The configuration file cannot be used; the message is one sentence that names the remedy."""
 
 
-@dataclass(frozen=True)
-class _Key:
-    """A key of the file.
-
-    Attributes:
-        kind: what its value has to be, in words.
-        accepts: whether a value is.
-        options: the parameters of commands that a value gives, and what it gives them; paths are
-            relative to the directory.
-    """
-
-    kind: str
-    accepts: Callable[[Any], bool]
-    options: Callable[[Any, Path], _Options]
+_WORDS: Mapping[Any, str] = {
+    str: "a string",
+    float: "a number",
+    bool: "true or false",
+    list[str]: "a list of strings",
+    dict[str, str]: "a table of strings",
+    Profile: f"one of {', '.join(Profile)}",
+}
+"""What a value has to be, in words."""
 
 
-def _text(parameter: str) -> _Key:
-    return _Key("a string", _is_text, lambda value, _: {parameter: value})
-
-
-def _texts(parameter: str) -> _Key:
-    return _Key(
-        "a list of strings",
-        lambda value: isinstance(value, list) and all(map(_is_text, value)),
-        lambda value, _: {parameter: value},
-    )
-
-
-def _number(parameter: str) -> _Key:
-    return _Key("a number", _is_number, lambda value, _: {parameter: value})
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _are_policies(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, value.values()))
-
-
-def _policies(value: Mapping[str, str], _: Path) -> _Options:
-    return {"policy": [f"{name}={each}" for name, each in value.items()]}
+def _as(parameter: str) -> Callable[[Any, Path], _Options]:
+    return lambda value, _: {parameter: value}
 
 
 def _profile(value: str, _: Path) -> _Options:
     return {"quick": value == Profile.QUICK, "thorough": value == Profile.THOROUGH}
 
 
-KEYS: Mapping[str, _Key] = {
-    "release": _text("release"),
-    "baseline": _text("baseline"),
-    "ledger": _Key("a string", _is_text, lambda value, at: {"ledger": at / value}),
-    "python": _text("python"),
-    "profile": _Key(
-        f"one of {', '.join(Profile)}", lambda value: value in tuple(Profile), _profile
-    ),
-    "policies": _Key("a table of strings", _are_policies, _policies),
-    "strict": _Key(
-        "true or false",
-        lambda value: isinstance(value, bool),
-        lambda value, _: {"strict": value},
-    ),
-    "managers": _texts("manager"),
-    "coordinators": _texts("coordinator"),
-    "aliases": _texts("alias"),
-    "accepted_reads": _texts("accept_read"),
-    "cache": _Key(
-        "true or false",
-        lambda value: isinstance(value, bool),
-        lambda value, _: {"no_cache": not value},
-    ),
-    "timeout": _number("timeout"),
-    "memory": _number("memory"),
-    "jobs": _number("jobs"),
+def _policies(value: Mapping[str, str], _: Path) -> _Options:
+    return {"policy": [f"{name}={each}" for name, each in value.items()]}
+
+
+KEYS: Mapping[str, tuple[Any, Callable[[Any, Path], _Options]]] = {
+    "release": (str, _as("release")),
+    "baseline": (str, _as("baseline")),
+    "ledger": (str, lambda value, at: {"ledger": at / value}),
+    "python": (str, _as("python")),
+    "profile": (Profile, _profile),
+    "policies": (dict[str, str], _policies),
+    "strict": (bool, _as("strict")),
+    "managers": (list[str], _as("manager")),
+    "coordinators": (list[str], _as("coordinator")),
+    "aliases": (list[str], _as("alias")),
+    "accepted_reads": (list[str], _as("accept_read")),
+    "cache": (bool, lambda value, _: {"no_cache": not value}),
+    "timeout": (float, _as("timeout")),
+    "memory": (float, _as("memory")),
+    "jobs": (float, _as("jobs")),
 }
+"""What a key's value has to be, and which parameters of commands it gives what; paths are relative
+to the file's directory."""
 
 
 def find(directory: Path) -> Path | None:
@@ -138,9 +101,13 @@ def options(path: Path) -> _Options:
         key = KEYS.get(name)
         if key is None:
             raise ConfigurationError(f"{path} has {name!r}; the keys are {', '.join(KEYS)}")
-        if not key.accepts(value):
-            raise ConfigurationError(f"{name} in {path} is {value!r}; write {key.kind}")
-        found |= key.options(value, path.parent)
+        kind, given = key
+        try:
+            TypeAdapter(kind).validate_python(value, strict=kind is not Profile)
+        except ValidationError:
+            sentence = f"{name} in {path} is {value!r}; write {_WORDS[kind]}"
+            raise ConfigurationError(sentence) from None
+        found |= given(value, path.parent)
     return found
 
 
