@@ -8,7 +8,10 @@ Imported in the worker process only.
 
 import re
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hitproof.conformance.histories.schema import Evict, History
@@ -16,16 +19,9 @@ from hitproof.conformance.playing.expectations import (
     Admitted,
     Allocated,
     Expected,
-    Held,
-    HeldOnce,
-    LocalPrefix,
-    Registered,
-    RegisteredInside,
     Reported,
     ReportReturns,
     Returns,
-    Served,
-    TableLengths,
     holds,
     report,
 )
@@ -35,24 +31,21 @@ from hitproof.conformance.subject.managers import Hit
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
 from hitproof.vllm_integration.adapter.inspection import Made, recorded
 from hitproof.vllm_integration.reproduce.recording import (
-    Appended,
     Arrived,
     Called,
-    Counted,
-    Evicted,
-    Pooled,
     RecordedManagers,
     Statement,
 )
 from hitproof.vllm_integration.reproduce.source_text import (
     WIDTH,
-    Bracketed,
     Node,
     call,
     laid_out,
+    listed,
     literal,
 )
 from hitproof.vllm_integration.reproduce.values import Values
+from hitproof.vllm_integration.templates import templates
 
 _OBSERVING = ("log_stats", "enable_kv_cache_events", "metrics_collector")
 """A manager's options for statistics and events; a test that uses none omits them."""
@@ -157,6 +150,15 @@ def _allocation_of(
     raise CannotJudge(f"nothing is allocated for request {request} in the last step")
 
 
+@cache
+def _shapes() -> Any:
+    """The macros of the template, by name."""
+    told = {"line": laid_out, "call": call, "literal": literal, "group": listed}
+    environment = templates(Path(__file__).parent)
+    shapes = environment.get_template("manager_case.py.jinja")
+    return shapes.make_module({**told, "for_connectors": FOR_CONNECTORS})
+
+
 @dataclass
 class _Writer:
     """Writes statements as source, and records their imports."""
@@ -194,25 +196,9 @@ class _Writer:
     def statement(self, statement: Statement) -> list[str]:
         """The lines of one statement."""
         match statement:
-            case Arrived(request):
-                real = self.managers.log.requests[request]
-                self._arrived.add(request)
-                made = self._values.call_of(self.made[id(real)])
-                return ["", laid_out(f"{self._request(request)} = ", made)]
-            case Appended(request, token_ids):
-                appended = call(
-                    f"{self._request(request)}.append_output_token_ids", literal(list(token_ids))
-                )
-                return [laid_out("", appended)]
-            case Counted(request, attribute, tokens):
-                return [f"    {self._request(request)}.{attribute} = {tokens}"]
-            case Evicted():
-                return self._evicted(statement)
-            case Pooled():
-                return self._pooled(statement)
             case Called("evict_blocks", (blocks,)):
-                ids = tuple(("", str(block)) for block in sorted(blocks))
-                return [laid_out("", call("manager.evict_blocks", Bracketed("{", ids, "}")))]
+                ids = listed("{", map(str, sorted(blocks)), "}")
+                return [laid_out("", call("manager.evict_blocks", ids))]
             case Called("get_computed_blocks" | "get_computed_blocks_for_connector"):
                 return self._lookup(statement)
             case Called("allocate_slots"):
@@ -221,91 +207,24 @@ class _Writer:
                 named = {name: self._values.of(value) for name, value in keywords.items()}
                 items = [self._values.of(value) for value in arguments]
                 return [laid_out("", call(f"manager.{method}", *items, **named))]
+            case Arrived(request):
+                self._arrived.add(request)
+        return self._shaped(statement)
 
     def assertion(self, expected: Expected) -> list[str]:
         """The lines that assert what the spec demands."""
-        match expected:
-            case Served(request, tokens, or_more):
-                comparison = ">=" if or_more else "=="
-                return [f"    assert hit_{self._suffix(request)} {comparison} {tokens}"]
-            case LocalPrefix(request, tokens, lacks_state):
-                suffix = self._suffix(request)
-                asked = call(f"manager.{FOR_CONNECTORS}", self._request(request))
-                flagged = [f"    assert diverged_{suffix}"] if lacks_state else []
-                return [
-                    laid_out(f"_, prefix_{suffix}, _, diverged_{suffix} = ", asked),
-                    f"    assert prefix_{suffix} == {tokens}",
-                    *flagged,
-                ]
-            case TableLengths(request, lengths):
-                blocks = f"blocks_{self._suffix(request)}.blocks"
-                return [f"    assert [len(table) for table in {blocks}] == {list(lengths)}"]
-            case Registered(request, group, block, is_registered):
-                return [
-                    laid_out("key = ", self._key(request, group, block)),
-                    f"    found = manager.block_pool.get_cached_block(key, [{group}])",
-                    f"    assert found is {'not None' if is_registered else 'None'}",
-                ]
-            case RegisteredInside(request, group, units):
-                hashes = f"{self._request(request)}.block_hashes"
-                keys = tuple(("", f"{hashes}[{unit}]") for unit in units)
-                return [
-                    laid_out("keys = ", Bracketed("[", keys, "]")),
-                    "    pool = manager.block_pool",
-                    f"    assert any(pool.get_cached_block(key, [{group}]) for key in keys)",
-                ]
-            case Held(request, group, first):
-                return [
-                    f"    table = {self._table(request, group)}",
-                    f"    assert not any(block.is_null for block in table[{first}:])",
-                ]
-            case HeldOnce(request):
-                tables = self._table(request, None)
-                return [
-                    "    held = [",
-                    "        block.block_id",
-                    f"        for table in {tables}",
-                    "        for block in table",
-                    "        if not block.is_null",
-                    "    ]",
-                    "    assert len(held) == len(set(held))",
-                ]
-            case Reported(request, group, place, of_unit, is_reported):
-                self._values.import_("vllm.v1.core.kv_cache_utils", "maybe_convert_block_hash")
-                key: Node = f"{self._request(request)}.block_hashes[{place}]"
-                key = key if of_unit else self._key(request, group, place)
-                return [
-                    *self._asks_for_events(request),
-                    "    reported = [",
-                    "        key",
-                    "        for event in manager.take_events()",
-                    f"        if event.group_idx == {group}",
-                    "        for key in event.block_hashes",
-                    "    ]",
-                    laid_out("key = ", call("maybe_convert_block_hash", key)),
-                    f"    assert key {'in' if is_reported else 'not in'} reported",
-                ]
-            case Allocated(gets=gets):
-                return [f"    assert slots is {'not None' if gets else 'None'}"]
-            case ReportReturns(request):
-                return self._asks_for_events(request)
-            case Admitted():
-                raise CannotJudge("a manager admits nobody")
-            case Returns():
-                return []
+        if isinstance(expected, Admitted):
+            raise CannotJudge("a manager admits nobody")
+        return self._shaped(expected)
 
-    def _asks_for_events(self, request: str) -> list[str]:
-        """The lines that have a request ask for events about its hit."""
-        name = self._request(request)
-        return [
-            f'    {name}.kv_cache_report_mode = "full"',
-            "    manager.take_events()",
-            f"    manager.get_computed_blocks({name})",
-        ]
+    def _shaped(self, told: Statement | Expected) -> list[str]:
+        """The lines of what has a shape in ``manager_case.py.jinja``."""
+        shape = getattr(_shapes(), type(told).__name__)
+        return str(shape(told, self)).removesuffix("\n").split("\n")
 
-    def _key(self, request: str, group: int, block: int | str) -> Node:
+    def key(self, request: str, group: int, block: int | str) -> Node:
         """The hash of a full block, as the group looks it up."""
-        hashes = f"{self._request(request)}.block_hashes"
+        hashes = f"{self.request(request)}.block_hashes"
         engine = self.history.engine
         size, unit = engine.groups[group].block_size, engine.hash_block_size
         if size == unit:
@@ -313,33 +232,26 @@ class _Writer:
         self._values.import_("vllm.v1.core.kv_cache_utils", "BlockHashListWithBlockSize")
         return f"BlockHashListWithBlockSize({hashes}, {unit}, {size})[{block}]"
 
-    def _table(self, request: str, group: int | None) -> str:
+    def table(self, request: str, group: int | None = None) -> str:
+        """The block table of a request in a group, or all of them."""
         blocks = f"manager.get_blocks({literal(request)}).blocks"
         return blocks if group is None else f"{blocks}[{group}]"
 
-    def _evicted(self, evicted: Evicted) -> list[str]:
-        if evicted.in_table:
-            ids = tuple(("", f"table[{block}].block_id") for block in evicted.blocks)
-            return [
-                f"    table = {self._table(evicted.request, evicted.group)}",
-                laid_out("", call("manager.evict_blocks", Bracketed("{", ids, "}"))),
-            ]
-        key = self._key(evicted.request, evicted.group, "block")
-        blocks = literal(list(evicted.blocks))
-        return [
-            laid_out("for block in ", blocks, ":"),
-            f"        key = {key}",
-            f"        found = manager.block_pool.get_cached_block(key, [{evicted.group}])",
-            "        manager.evict_blocks({each.block_id for each in found or ()})",
-        ]
+    def reported_key(self, expected: Reported) -> Node:
+        """The key that events have of a prefix."""
+        self._values.import_("vllm.v1.core.kv_cache_utils", "maybe_convert_block_hash")
+        if expected.of_unit:
+            return f"{self.request(expected.request)}.block_hashes[{expected.key}]"
+        return self.key(expected.request, expected.group, expected.key)
 
-    def _pooled(self, pooled: Pooled) -> list[str]:
-        pool = "manager.block_pool"
-        if pooled.method == "get_new_blocks":
-            count = f"{pool}.get_num_free_blocks()" if pooled.count is None else str(pooled.count)
-            return [laid_out("", call(f"{pool}.get_new_blocks", count))]
-        blocks = tuple(("", f"{pool}.blocks[{number}]") for number in pooled.blocks)
-        return [laid_out("", call(f"{pool}.{pooled.method}", Bracketed("[", blocks, "]")))]
+    def made_request(self, request: str) -> Node:
+        """The call that makes a request."""
+        return self._values.call_of(self.made[id(self.managers.log.requests[request])])
+
+    @staticmethod
+    def each(text: str, values: Sequence[int]) -> list[str]:
+        """The text of each value."""
+        return [text % value for value in values]
 
     def _lookup(self, lookup: Called) -> list[str]:
         given = map(self._values.of, lookup.arguments)
@@ -349,10 +261,10 @@ class _Writer:
         name = self._name_of(lookup.arguments[0])
         blocks, hit, *more = lookup.result
         self._found[name] = blocks, hit
-        suffix = self._suffix(name)
+        suffix = self.suffix(name)
         targets = [f"blocks_{suffix}", f"hit_{suffix}"]
         if more:  # the scheduler keeps it with the request
-            targets.append(f"{self._request(name)}.shared_prefix_boundary")
+            targets.append(f"{self.request(name)}.shared_prefix_boundary")
             targets += ["_"] * (len(more) - 1)
         return [laid_out(f"{', '.join(targets)} = ", asked)]
 
@@ -369,20 +281,21 @@ class _Writer:
             if keywords.pop("new_computed_blocks") is not blocks:
                 raise CannotJudge("the blocks that were allocated are not those of the lookup")
             keywords.pop("num_new_computed_tokens")
-            suffix = self._suffix(name)
+            suffix = self.suffix(name)
             named["num_new_computed_tokens"] = f"hit_{suffix}"
             named["new_computed_blocks"] = f"blocks_{suffix}"
             # So that the chunk ends where it should when the target is fixed, too.
             new = f"{hit + num_new} - hit_{suffix}" if self._admitted and num_new else new
         self._admitted += 1
         more = {key: self._values.of(value) for key, value in keywords.items()}
-        called = call("manager.allocate_slots", self._request(name), new, **named, **more)
+        called = call("manager.allocate_slots", self.request(name), new, **named, **more)
         return [laid_out(into, called)]
 
     def _name_of(self, request: Any) -> str:
         return next(n for n, real in self.managers.log.requests.items() if real is request)
 
-    def _suffix(self, name: str) -> str:
+    def suffix(self, name: str) -> str:
+        """What ends the variables about a request."""
         if name not in self._variables:
             variable = re.sub(r"\W", "_", name, flags=re.ASCII)
             while variable in self._variables.values():
@@ -390,8 +303,9 @@ class _Writer:
             self._variables[name] = variable
         return self._variables[name]
 
-    def _request(self, name: str) -> str:
-        return f"request_{self._suffix(name)}"
+    def request(self, name: str) -> str:
+        """The variable of a request."""
+        return f"request_{self.suffix(name)}"
 
     def _hasher(self, maker: str) -> Node:
         """The source of the function that hashes blocks of requests."""
@@ -406,4 +320,4 @@ class _Writer:
         """The variable of a request that has arrived."""
         named = self.managers.log.requests.items()
         arrived = (name for name, real in named if value is real and name in self._arrived)
-        return next(map(self._request, arrived), None)
+        return next(map(self.request, arrived), None)

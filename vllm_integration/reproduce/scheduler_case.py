@@ -41,6 +41,7 @@ from hitproof.vllm_integration.reproduce.source_text import (
     Node,
     call,
     laid_out,
+    listed,
     literal,
 )
 from hitproof.vllm_integration.reproduce.values import Values
@@ -275,9 +276,7 @@ class _Writer:
             line=laid_out,
             call=call,
             literal=literal,
-            group=lambda opening, items, closing: Bracketed(
-                opening, tuple(("", literal(i) if closing == "}" else i) for i in items), closing
-            ),
+            group=listed,
         )
 
     def _classes(self) -> list[type]:
@@ -326,11 +325,11 @@ class _Writer:
             raise CannotJudge("a test follows no start-up that returns several values")
         specs = {id(s): s for of_rank in workers.specs for s in of_rank.values()}
         names = {each: f"spec_{number}" for number, each in enumerate(specs)}
-        ranks: list[tuple[str, Node]] = [
-            ("", Bracketed("{", tuple((f'"{n}": ', names[id(s)]) for n, s in each.items()), "}"))
+        ranks = [
+            Bracketed("{", tuple((f'"{n}": ', names[id(s)]) for n, s in each.items()), "}")
             for each in workers.specs
         ]
-        told = {"specs": [*specs.values()], "ranks": Bracketed("[", tuple(ranks), "]")}
+        told = {"specs": [*specs.values()], "ranks": listed("[", ranks, "]")}
         if self._violation.signature.code is not Code.DERIVED_GROUPS_WRONG:
             return told | {"broken": None}
         derived = self._vllm.start(self._history.deployment).derived
@@ -339,8 +338,10 @@ class _Writer:
         broken = next(each for each in broken_rules(derived) if each.rule.parameter == parameter)
         if broken.bound is None and broken.rule is not Rule.OWN_LAYERS:
             raise CannotJudge("a test does not judge this of the groups that start-up derives")
+        layers = [] if broken.bound is None else [*map(literal, broken.bound.layers)]
         # Where a tensor says where each layer's pages are, it is the whole pool.
-        return told | {"broken": broken, "pool": "max" if derived.ranks[0].places else "sum"}
+        pool = "max" if derived.ranks[0].places else "sum"
+        return told | {"broken": broken, "layers": layers, "pool": pool}
 
     # --- the history ---------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Python source as text, in ruff's format: what fits on a line stays on one line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -59,6 +59,11 @@ def call(function: str, *items: Node, **keywords: Node) -> Bracketed:
     return Bracketed(f"{function}(", (*(("", item) for item in items), *named), ")")
 
 
+def listed(opening: str, items: Iterable[Node], closing: str) -> Bracketed:
+    """Items between brackets."""
+    return Bracketed(opening, tuple(("", item) for item in items), closing)
+
+
 def literal(value: object) -> Node:
     """A value that is its own source: numbers, strings, bytes, and collections of these."""
     match value:
@@ -83,7 +88,7 @@ def sequence(value: list[object] | tuple[object, ...], items: Sequence[Node]) ->
     if isinstance(value, list) and value and all(type(item) is int for item in value):
         return _numbers([item for item in value if isinstance(item, int)])
     opening, closing = ("[", "]") if isinstance(value, list) else ("(", ")")
-    return Bracketed(opening, tuple(("", item) for item in items), closing)
+    return listed(opening, items, closing)
 
 
 _LONG_RUN = 6
@@ -101,7 +106,7 @@ def _numbers(values: list[int]) -> Node:
             [f"*range({run.start}, {run.stop})"] if len(run) >= _LONG_RUN else map(str, run)
         )
     ]
-    return Bracketed("[", tuple(("", item) for item in items), "]")
+    return listed("[", items, "]")
 
 
 def _runs(values: Sequence[int]) -> Iterator[range]:

@@ -17,6 +17,7 @@ from hitproof.vllm_integration.reproduce.source_text import (
     Node,
     call,
     laid_out,
+    listed,
     literal,
     one_line,
     sequence,
@@ -119,9 +120,8 @@ class Values:
         for module, names in sorted(self.imports.items()):
             if module == "torch":
                 continue
-            listed = Bracketed("(", tuple(("", each) for each in _sorted(names)), ")")
             line = f"from {module} import {', '.join(_sorted(names))}"
-            wrapped = laid_out(f"from {module} import ", listed, depth=0)
+            wrapped = laid_out(f"from {module} import ", listed("(", _sorted(names), ")"), depth=0)
             lines.append(line if len(line) <= WIDTH else wrapped)
         return lines
 
