@@ -7,14 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from docs.examples import (
-    DOCUMENTS,
-    Example,
-    agrees,
-    all_examples,
-    examples,
-    shell_commands,
-)
+from docs.examples import DOCUMENTS, Example, agrees, all_examples, examples, shell_commands
 from docs.source import ROOT
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.tests.conftest import Check, hitproof

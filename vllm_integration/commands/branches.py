@@ -6,9 +6,7 @@ import typer
 
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER, NOT_RUN
-from hitproof.vllm_integration.commands.options import (
-    Format,
-)
+from hitproof.vllm_integration.commands.options import Format
 from hitproof.vllm_integration.commands.running import (
     announce,
     fail,
@@ -21,12 +19,8 @@ from hitproof.vllm_integration.gate.branches import Measured, keep, measure, rea
 from hitproof.vllm_integration.gate.gate import opened
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports import branches as rendering
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
 
 

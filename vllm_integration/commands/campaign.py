@@ -16,10 +16,7 @@ from hitproof.vllm_integration.campaign.plans import CampaignError, Given
 from hitproof.vllm_integration.campaign.running import Live, Until, run
 from hitproof.vllm_integration.campaign.serving import Setting
 from hitproof.vllm_integration.campaign.store import MERGED, Store, StoreError
-from hitproof.vllm_integration.commands.options import (
-    Format,
-    OneWorker,
-)
+from hitproof.vllm_integration.commands.options import Format, OneWorker
 from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,

@@ -12,9 +12,7 @@ import typer
 from hitproof.conformance.ledger.ledger import Judgement, accepted_reads, load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER
 from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
-from hitproof.vllm_integration.commands.options import (
-    Classes,
-)
+from hitproof.vllm_integration.commands.options import Classes
 from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -37,15 +35,10 @@ from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reproduce.tested import tested
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.cache import cache_directory
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-    tree_before,
-)
+from hitproof.vllm_integration.targets.resolving import resolve, tree_before
 from hitproof.vllm_integration.targets.target import Target
 
 CheckFormat = StrEnum("CheckFormat", "TEXT JSON GITHUB SARIF JUNIT MARKDOWN")

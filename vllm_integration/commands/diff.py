@@ -8,9 +8,7 @@ import typer
 
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.options import (
-    Classes,
-)
+from hitproof.vllm_integration.commands.options import Classes
 from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
     announce,
@@ -28,13 +26,8 @@ from hitproof.vllm_integration.reports.diff import markdown, print_diff
 from hitproof.vllm_integration.reports.diff_json import diff_json
 from hitproof.vllm_integration.reports.html.pages import diff_page
 from hitproof.vllm_integration.reproduce.tested import tested
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    held_as,
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import held_as, resolve
 
 DiffFormat = StrEnum("DiffFormat", "TEXT JSON MARKDOWN GITHUB SARIF")
 """How a comparison is printed."""

@@ -7,16 +7,9 @@ from typing import Annotated
 import typer
 
 from hitproof.vllm_integration.commands.configuration import is_release
-from hitproof.vllm_integration.commands.options import (
-    OneWorker,
-)
+from hitproof.vllm_integration.commands.options import OneWorker
 from hitproof.vllm_integration.commands.outputs import Outputs
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    as_document,
-    fail,
-    failures,
-)
+from hitproof.vllm_integration.commands.running import announce, as_document, fail, failures
 from hitproof.vllm_integration.gate.doctor import (
     ModelError,
     OutOfReach,
@@ -30,13 +23,8 @@ from hitproof.vllm_integration.gate.doctor import (
 from hitproof.vllm_integration.gate.doctor_history import write_histories
 from hitproof.vllm_integration.reports.doctor import diagnosis_json, print_diagnosis
 from hitproof.vllm_integration.reports.html.doctor import doctor_page
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-    WorkerGone,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
 
 _NEWEST = "0.33.0"

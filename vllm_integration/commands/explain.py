@@ -28,12 +28,7 @@ from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.commands.options import Format
 from hitproof.vllm_integration.commands.running import fail, failures, show
 from hitproof.vllm_integration.gate.policies import expected_value
-from hitproof.vllm_integration.reports.codes import (
-    code_json,
-    codes_json,
-    print_code,
-    print_codes,
-)
+from hitproof.vllm_integration.reports.codes import code_json, codes_json, print_code, print_codes
 from hitproof.vllm_integration.reports.explain import (
     explanation_json,
     explanation_svg,

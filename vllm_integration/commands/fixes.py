@@ -9,11 +9,7 @@ import typer
 
 from hitproof.vllm_integration.bundled import SURVEY
 from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
-from hitproof.vllm_integration.commands.options import (
-    EXIT_CODES,
-    Format,
-    spread,
-)
+from hitproof.vllm_integration.commands.options import EXIT_CODES, Format, spread
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
@@ -30,15 +26,10 @@ from hitproof.vllm_integration.fixes.verifying import Verified, name_of, near
 from hitproof.vllm_integration.fixes.verifying import verify as verify_fixes
 from hitproof.vllm_integration.gate.selection import EVERYTHING
 from hitproof.vllm_integration.reports import fixes as rendering
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.survey.survey import read as read_survey
 from hitproof.vllm_integration.targets.commits import CommitError
-from hitproof.vllm_integration.targets.resolving import (
-    held_as,
-    resolve,
-)
+from hitproof.vllm_integration.targets.resolving import held_as, resolve
 from hitproof.vllm_integration.targets.target import INSTALLED
 from hitproof.vllm_integration.verdict import Verdict
 

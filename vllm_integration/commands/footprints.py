@@ -7,34 +7,17 @@ from pathlib import Path
 import typer
 
 from hitproof.conformance.ledger.ledger import LedgerError, load
-from hitproof.conformance.ledger.records import (
-    UNRELEASED,
-    Record,
-    choose,
-    path_of,
-    read,
-    to_json,
-)
+from hitproof.conformance.ledger.records import UNRELEASED, Record, choose, path_of, read, to_json
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.options import (
-    Format,
-)
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    failures,
-    progress,
-)
+from hitproof.vllm_integration.commands.options import Format
+from hitproof.vllm_integration.commands.running import announce, failures, progress
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 

@@ -14,23 +14,12 @@ from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.configuration import FILE
 from hitproof.vllm_integration.commands.footprints import write
 from hitproof.vllm_integration.commands.init_ledger import adopt, comment, write_new
-from hitproof.vllm_integration.commands.options import (
-    Classes,
-    Format,
-)
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    fail,
-    failures,
-)
+from hitproof.vllm_integration.commands.options import Classes, Format
+from hitproof.vllm_integration.commands.running import announce, fail, failures
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.run import Run
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 

@@ -21,26 +21,14 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.footprints import name_of, recorded, write
-from hitproof.vllm_integration.commands.options import (
-    Classes,
-    Format,
-)
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    fail,
-    failures,
-    progress,
-)
+from hitproof.vllm_integration.commands.options import Classes, Format
+from hitproof.vllm_integration.commands.running import announce, fail, failures, progress
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 

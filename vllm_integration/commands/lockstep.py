@@ -7,26 +7,13 @@ import typer
 
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.options import (
-    Classes,
-    Format,
-    OneWorker,
-)
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    failures,
-    progress,
-    show,
-)
+from hitproof.vllm_integration.commands.options import Classes, Format, OneWorker
+from hitproof.vllm_integration.commands.running import announce, failures, progress, show
 from hitproof.vllm_integration.gate.lockstep import run
 from hitproof.vllm_integration.reports.lockstep import lockstep_json, print_lockstep
 from hitproof.vllm_integration.reproduce.cases import write_and_run
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import resolve
 
 
 def lockstep(

@@ -2,24 +2,12 @@
 
 import typer
 
-from hitproof.vllm_integration.commands.options import (
-    Format,
-    OneWorker,
-)
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    failures,
-    show,
-)
+from hitproof.vllm_integration.commands.options import Format, OneWorker
+from hitproof.vllm_integration.commands.running import announce, failures, show
 from hitproof.vllm_integration.gate.policies import standings
 from hitproof.vllm_integration.reports import policies as rendering
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    held_as,
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import held_as, resolve
 from hitproof.vllm_integration.verdict import Verdict
 
 

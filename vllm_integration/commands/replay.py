@@ -11,18 +11,9 @@ import typer
 from hitproof.conformance.histories.json_format import read_lines, schema
 from hitproof.conformance.histories.schema import History, HistoryError
 from hitproof.conformance.histories.workload_json import read_any
-from hitproof.vllm_integration.commands.options import (
-    Classes,
-    Format,
-    OneWorker,
-)
+from hitproof.vllm_integration.commands.options import Classes, Format, OneWorker
 from hitproof.vllm_integration.commands.outputs import Outputs
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    fail,
-    failures,
-    show,
-)
+from hitproof.vllm_integration.commands.running import announce, fail, failures, show
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.replay import run, run_mixed, worst
 from hitproof.vllm_integration.reports.html.pages import replay_page
@@ -33,12 +24,8 @@ from hitproof.vllm_integration.reports.replay import (
     replays_json,
     report_json,
 )
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
 
 

@@ -10,27 +10,15 @@ import typer
 from hitproof.conformance.ledger.ledger import load
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import EQUIVALENTS, LEDGER
-from hitproof.vllm_integration.commands.options import (
-    Format,
-    Without,
-)
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    failures,
-    progress,
-    show,
-)
+from hitproof.vllm_integration.commands.options import Format, Without
+from hitproof.vllm_integration.commands.running import announce, failures, progress, show
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate import equivalents
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selftest import Chosen, NoTests, UnknownFunction, run
 from hitproof.vllm_integration.reports.selftest import print_selftest, selftest_json
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.resolving import resolve
 
 _AT_LEAST = {
     (Family.SINGLE_POINT, Profile.QUICK): 92.0,

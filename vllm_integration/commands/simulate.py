@@ -21,17 +21,9 @@ from hitproof.conformance.simulation.workload import (
     write_workload,
 )
 from hitproof.spec.groups import ConfigurationError
-from hitproof.vllm_integration.commands.options import (
-    OneWorker,
-)
+from hitproof.vllm_integration.commands.options import OneWorker
 from hitproof.vllm_integration.commands.outputs import Outputs
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    as_document,
-    fail,
-    failures,
-    phases,
-)
+from hitproof.vllm_integration.commands.running import announce, as_document, fail, failures, phases
 from hitproof.vllm_integration.gate import simulate as gate
 from hitproof.vllm_integration.reports.html.simulate import simulate_page
 from hitproof.vllm_integration.reports.simulate import (
@@ -39,13 +31,8 @@ from hitproof.vllm_integration.reports.simulate import (
     simulated_csv,
     simulated_json,
 )
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-    WorkerGone,
-)
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
 
 _NEWEST = "0.33.0"

@@ -8,9 +8,7 @@ import typer
 from hitproof.conformance.ledger import records
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.commands.footprints import record_of
-from hitproof.vllm_integration.commands.options import (
-    Format,
-)
+from hitproof.vllm_integration.commands.options import Format
 from hitproof.vllm_integration.commands.running import (
     announce,
     failures,
@@ -20,15 +18,11 @@ from hitproof.vllm_integration.commands.running import (
 )
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.survey import document, table
-from hitproof.vllm_integration.sandbox.driver import (
-    Limits,
-)
+from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.survey.faults import load
 from hitproof.vllm_integration.survey.survey import of_report, read, to_json, verdict
 from hitproof.vllm_integration.survey.survey import survey as judge
-from hitproof.vllm_integration.targets.resolving import (
-    resolve,
-)
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
 
 SurveyFormat = StrEnum("SurveyFormat", "MARKDOWN BUGS JSON")

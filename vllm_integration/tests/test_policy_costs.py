@@ -9,12 +9,7 @@ from rich.console import Console
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.judge.policy_costs import LostHit, history
 from hitproof.spec.releases.policies import POLICIES
-from hitproof.vllm_integration.gate.policies import (
-    Standing,
-    best_values,
-    costs_of,
-    expected_value,
-)
+from hitproof.vllm_integration.gate.policies import Standing, best_values, costs_of, expected_value
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.policies import cost_json, policies_json, print_costs
 from hitproof.vllm_integration.reports.text import print_report

@@ -14,11 +14,7 @@ from rich.console import Console
 
 from hitproof.conformance.histories.corpus import CORPUS
 from hitproof.conformance.histories.schema import HistoryError
-from hitproof.conformance.histories.workload_json import (
-    is_workload,
-    read_workload,
-    write_workload,
-)
+from hitproof.conformance.histories.workload_json import is_workload, read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Connector,

@@ -16,12 +16,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Played, Task, tasks
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
-from hitproof.vllm_integration.sandbox.driver import (
-    Asked,
-    WorkerGone,
-    WorkerRaised,
-    last_words,
-)
+from hitproof.vllm_integration.sandbox.driver import Asked, WorkerGone, WorkerRaised, last_words
 
 EVERY = tasks(Profile.QUICK, ())
 ENDS = EVERY[len(EVERY) // 2].entry

@@ -6,14 +6,7 @@ Without script (`scripts.TRACE`) the states are below each other.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hitproof.conformance.explain.traces import (
-    Change,
-    State,
-    Trace,
-    TracedStep,
-    changes,
-    chosen,
-)
+from hitproof.conformance.explain.traces import Change, State, Trace, TracedStep, changes, chosen
 
 _MOST_STEPS = 200
 _MOST_PARTS = 200
