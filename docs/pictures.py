@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from docs import pool_pictures
 from docs.drawing import WIDE, Picture, caption, drawn, explained, strips
+from docs.pool_pictures import admission, eviction_order, of_pool
 from hitproof.conformance.findings.figures import mask_figure, tier_mask_figure
 from hitproof.conformance.findings.strips import Figure, Row, figure, hit_row, marks
 from hitproof.conformance.scope.configurations import single_group
@@ -129,29 +130,13 @@ def _longest_local_prefix() -> Picture:
     )
 
 
-def _mask() -> tuple[Figure, ...]:
+def _mask(said: str) -> Picture:
     judged = single_group(GroupKind.SLIDING_WINDOW, 2, 8, 6, True, WIDE)
-    shape = judged.shape
-    kept = frozenset(block for block in range(judged.num_blocks) if in_mask(shape, block))
-    return (mask_figure(judged, kept),)
+    kept = frozenset(block for block in range(judged.num_blocks) if in_mask(judged.shape, block))
+    return Picture(said, (mask_figure(judged, kept),))
 
 
-def _every_reachable() -> Picture:
-    return Picture(
-        "Blocks of 2 tokens, boundaries every 16, a window of 6, EAGLE: each boundary's tail and "
-        "its lookahead block are reachable and so registered.",
-        _mask(),
-    )
-
-
-def _only_reachable() -> Picture:
-    return Picture(
-        "The same mask: a block in no boundary's run, marked with a dot, is not registered.",
-        _mask(),
-    )
-
-
-def _stored_in_steps() -> Picture:
+def _stored(said: str) -> Picture:
     judged = single_group(GroupKind.SLIDING_WINDOW, 2, 8, 6, True, WIDE)
     (looked_up,) = judged.looked_up
     figures = []
@@ -160,18 +145,7 @@ def _stored_in_steps() -> Picture:
         kept = {b for b in blocks if is_stored(looked_up.shape, b, blocks.start, blocks.stop)}
         figure = tier_mask_figure(looked_up, "store", start, end, frozenset(kept))
         figures.append(replace(figure, caption=f"tokens {start} to {end}"))
-    return Picture(
-        "The same window computed in two steps of 16 tokens. The lookahead block of the first "
-        "boundary is stored by the second step.",
-        tuple(figures),
-    )
-
-
-def _only_stored() -> Picture:
-    return Picture(
-        "Blocks in no boundary's run, marked with a dot, are not stored.",
-        _stored_in_steps().figures,
-    )
+    return Picture(said, tuple(figures))
 
 
 def _tier_hit() -> Picture:
@@ -308,33 +282,6 @@ def _agreement(said: str, replays: tuple[int, ...], interval: int | None) -> Pic
     return Picture(said.format(*hits), (figure(blocks, shape.segment, *rows),))
 
 
-def _agree_densely() -> Picture:
-    return _agreement(
-        "All of 32 tokens is computed, and the run of a hit of 32 evicted. A later request hits "
-        "{0} tokens if every computed block was registered, and {1} if those of the mask were.",
-        (),
-        None,
-    )
-
-
-def _agree_on_the_interval() -> Picture:
-    return _agreement(
-        "The same with an interval of 16 tokens: {0} tokens if every block was registered, and {1} "
-        "with those of the interval, the longest of its hits that is left.",
-        (32,),
-        16,
-    )
-
-
-def _agree_on_the_latest() -> Picture:
-    return _agreement(
-        "The same with the latest boundaries only, 24 tokens for a resend and 32 for an "
-        "extension: {0} tokens if every block was registered, {1} with theirs.",
-        (24, 32),
-        0,
-    )
-
-
 def _fine() -> Picture:
     unit, tokens = 2, 24
     full, state = Group(GroupKind.FULL_ATTENTION, 8), Group(GroupKind.MAMBA, 8)
@@ -387,25 +334,79 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "common_hit_is_the_longest": _longest_of_all,
     "local_prefix_lacks_states_only": _lacks_states_only,
     "local_prefix_is_the_longest": _longest_local_prefix,
-    "mask_keeps_every_reachable_block": _every_reachable,
-    "mask_keeps_only_reachable_blocks": _only_reachable,
+    "mask_keeps_every_reachable_block": partial(
+        _mask,
+        "Blocks of 2 tokens, boundaries every 16, a window of 6, EAGLE: each boundary's tail and "
+        "its lookahead block are reachable and so registered.",
+    ),
+    "mask_keeps_only_reachable_blocks": partial(
+        _mask, "The same mask: a block in no boundary's run, marked with a dot, is not registered."
+    ),
     "retention_keeps_resends_and_extensions": _resends,
     "retention_keeps_siblings": _siblings,
     "retention_keeps_junctions": _junctions,
     "retention_keeps_only_promised_blocks": _only_promised,
-    "lookup_agrees_under_dense_retention": _agree_densely,
-    "lookup_agrees_under_interval_retention": _agree_on_the_interval,
-    "lookup_agrees_under_latest_retention": _agree_on_the_latest,
+    "lookup_agrees_under_dense_retention": partial(
+        _agreement,
+        "All of 32 tokens is computed, and the run of a hit of 32 evicted. A later request hits "
+        "{0} tokens if every computed block was registered, and {1} if those of the mask were.",
+        (),
+        None,
+    ),
+    "lookup_agrees_under_interval_retention": partial(
+        _agreement,
+        "The same with an interval of 16 tokens: {0} tokens if every block was registered, and {1} "
+        "with those of the interval, the longest of its hits that is left.",
+        (32,),
+        16,
+    ),
+    "lookup_agrees_under_latest_retention": partial(
+        _agreement,
+        "The same with the latest boundaries only, 24 tokens for a resend and 32 for an "
+        "extension: {0} tokens if every block was registered, {1} with theirs.",
+        (24, 32),
+        0,
+    ),
     "fine_grained_hit_is_vouched_for": _fine,
     "reused_content_is_determined_by_the_hit": _determined,
-    "block_in_use_is_never_evicted": pool_pictures.in_use,
-    "free_count_is_free_queue_length": pool_pictures.free_count,
-    "null_block_is_never_served": pool_pictures.null_block,
-    "cached_key_names_its_content": pool_pictures.keys,
-    "least_recently_used_block_goes_first": pool_pictures.eviction_order,
-    "admitted_request_gets_its_blocks": pool_pictures.admission,
-    "tier_keeps_every_reachable_block": _stored_in_steps,
-    "tier_keeps_only_reachable_blocks": _only_stored,
+    "block_in_use_is_never_evicted": partial(
+        of_pool,
+        "The reference count is the number of table entries; a block with one is not in the queue.",
+        tables="holders",
+        ref_cnt="ref_count",
+        queued="queued",
+    ),
+    "free_count_is_free_queue_length": partial(
+        of_pool,
+        "Each unused block is in the free queue once: {} are free.",
+        ref_cnt="ref_count",
+        queued="queued",
+    ),
+    "null_block_is_never_served": partial(
+        of_pool,
+        "The null block is in no queue, carries no key, and no entry of the cache names it.",
+        queued="queued",
+        keys="keys",
+        named="named",
+    ),
+    "cached_key_names_its_content": partial(
+        of_pool,
+        "A freed block keeps its key and can be hit again, until it is handed out anew.",
+        queued="queued",
+        keys="keys",
+        named="named",
+        stale="stale",
+    ),
+    "least_recently_used_block_goes_first": eviction_order,
+    "admitted_request_gets_its_blocks": admission,
+    "tier_keeps_every_reachable_block": partial(
+        _stored,
+        "The same window computed in two steps of 16 tokens. The lookahead block of the first "
+        "boundary is stored by the second step.",
+    ),
+    "tier_keeps_only_reachable_blocks": partial(
+        _stored, "Blocks in no boundary's run, marked with a dot, are not stored."
+    ),
     "tier_hit_is_the_longest": _tier_hit,
     "tier_loads_the_served_run": _loaded,
 }

@@ -1,7 +1,5 @@
 """Pictures of a block pool: a row of blocks, each with what was done with it."""
 
-from collections.abc import Callable
-
 from docs.drawing import Picture
 from hitproof.conformance.findings.strips import Row, figure
 from hitproof.spec.admission import blocks_between, first_token_read, most_between, tokens_at_once
@@ -31,56 +29,19 @@ def states() -> dict[str, BlockState]:
     }
 
 
-def _of_pool(caption: str, **shown: Callable[[BlockState], int]) -> Picture:
+def of_pool(caption: str, **shown: str) -> Picture:
+    """A row for each attribute, under its label; ``{}`` is how many blocks are free."""
     shown_states = states()
-    blocks = range(len(shown_states))
-    rows = []
-    for label, count in shown.items():
-        cells = {i: str(count(state)) for i, state in enumerate(shown_states.values())}
-        rows.append(Row(label.replace("_", " "), cells))
+    rows = [
+        Row(
+            label.replace("_", " "),
+            {i: str(getattr(s, name)) for i, s in enumerate(shown_states.values())},
+        )
+        for label, name in shown.items()
+    ]
     told = "; ".join(f"{number} {what}" for number, what in enumerate(shown_states))
-    return Picture(f"{caption} Blocks: {told}.", (figure(blocks, 99, *rows),))
-
-
-def in_use() -> Picture:
-    """Reference counts."""
-    return _of_pool(
-        "The reference count is the number of table entries; a block with one is not in the queue.",
-        tables=lambda block: block.holders,
-        ref_cnt=lambda block: block.ref_count,
-        queued=lambda block: block.queued,
-    )
-
-
-def free_count() -> Picture:
-    """Which blocks are free."""
-    free = sum(block.queued for block in states().values())
-    return _of_pool(
-        f"Each unused block is in the free queue once: {free} are free.",
-        ref_cnt=lambda block: block.ref_count,
-        queued=lambda block: block.queued,
-    )
-
-
-def null_block() -> Picture:
-    """Where the null block is not."""
-    return _of_pool(
-        "The null block is in no queue, carries no key, and no entry of the cache names it.",
-        queued=lambda block: block.queued,
-        keys=lambda block: block.keys,
-        named=lambda block: block.named,
-    )
-
-
-def keys() -> Picture:
-    """Which blocks a key finds."""
-    return _of_pool(
-        "A freed block keeps its key and can be hit again, until it is handed out anew.",
-        queued=lambda block: block.queued,
-        keys=lambda block: block.keys,
-        named=lambda block: block.named,
-        stale=lambda block: block.stale,
-    )
+    said = caption.format(sum(block.queued for block in shown_states.values()))
+    return Picture(f"{said} Blocks: {told}.", (figure(range(len(shown_states)), 99, *rows),))
 
 
 def eviction_order() -> Picture:
