@@ -24,7 +24,7 @@ from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.judge.tracing import States, traced
 from hitproof.conformance.judge.tracing import trace_of as trace_of_states
 from hitproof.conformance.tests import broken_managers as broken
-from hitproof.conformance.tests.test_replay import FAULTS, REFERENCE, histories
+from hitproof.conformance.tests.test_replay import FAULTS, histories
 
 TWICE = read(
     json.dumps(
@@ -61,66 +61,6 @@ def shown(state: State) -> dict[str, tuple[str, ...]]:
 def plain(outcome: ReplayOutcome) -> tuple[object, ...]:
     found = [(f.as_json(), f.rows) for f in outcome.findings]
     return outcome.steps, outcome.lookups, found, outcome.ended
-
-
-def test_the_states_of_a_history() -> None:
-    trace = traced(TWICE, REFERENCE)[1]
-    assert shown(trace.start) == {"free queue": ("1-15",)}
-    first, second, third = trace.steps
-    assert shown(first.state) == {
-        "request a": ("running, 9 of 9 tokens computed",),
-        "block table of a, group 0": ("1-3",),
-        "block table of a, group 1": ("4-6",),
-        "cached, group 0": ("a[0:4]: 1", "a[0:8]: 2"),
-        "cached, group 1": ("a[0:4]: 4", "a[0:8]: 5"),
-        "free queue": ("7-15",),
-    }
-    assert first.changed == tuple(shown(first.state))
-    assert [each.changed for each in (second, third)] == [
-        (
-            "request a",
-            "free queue",
-            "block table of a, group 0",
-            "block table of a, group 1",
-        ),
-        (
-            "request b",
-            "block table of b, group 0",
-            "block table of b, group 1",
-            "free queue",
-        ),
-    ]
-    assert shown(third.state)["block table of b, group 1"] == ("null", "5", "3")
-    assert [(each.due, each.served) for each in third.lookups] == [(8, 8)]
-    assert not any(step.broken for step in trace.steps)
-
-
-def test_the_step_that_breaks_a_clause_says_why() -> None:
-    """A lookup that serves a boundary less than it could."""
-    first, second, third = trace_of(broken.ShorterHit).steps
-    assert (first.broken, second.broken) == ((), ())
-    lost = third.broken[0]
-    assert (lost.divergence, lost.claim) == ("lost hit", "lookup_returns_longest_valid_hit")
-    assert (lost.spec, lost.actual[:15]) == ("hit of 8 tokens", "hit of 4 tokens")
-    why = [reason.text for reason in lost.because]
-    assert why[0] == "why a hit of 8 tokens is valid: all of this is cached:"
-    assert "need = 2 + 0 = 2 blocks: blocks 0 to 1" in why
-    assert "need = 1 + 0 = 1 block: block 1" in why
-    assert why[-1] == "4 tokens are computed again, though all that they need is cached"
-
-
-def test_a_block_that_is_not_registered_says_which_hit_needs_it() -> None:
-    (lost, *_) = trace_of(broken.Forgets).steps[0].broken
-    assert lost.code == "tail-block-unregistered"
-    why = [reason.text for reason in lost.because]
-    assert why[0] == "which hits need block 0:"
-    assert why[-1] == "so that hit needs block 0"
-
-
-def test_what_is_wrong_in_the_pool_is_read_off_the_state() -> None:
-    step = next(step for step in trace_of(broken.Leaks).steps if step.broken)
-    why = [reason.text for found in step.broken for reason in found.because]
-    assert any("in no table, not in the free queue" in text for text in why)
 
 
 def test_what_follows_from_a_finding_names_it() -> None:

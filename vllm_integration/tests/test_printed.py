@@ -148,9 +148,10 @@ DIFF_FORMS: dict[str, Callable[[Diff], str]] = {
 }
 
 
-def replays(form: Callable[[ReplayReport], str]) -> str:
-    """With the trace, and with the reasons of findings alone."""
-    shown = (replay_of(broken.ShorterHit, with_trace) for with_trace in (True, False))
+def replays(form: Callable[[ReplayReport], str], *more: type[broken.Wrapped]) -> str:
+    """With the reasons of findings alone, and with the traces."""
+    shown = [replay_of(broken.ShorterHit, with_trace=False)]
+    shown += map(replay_of, (broken.ShorterHit, *more))
     return "\n".join(map(form, shown))
 
 
@@ -222,7 +223,8 @@ PRINTED: dict[str, Callable[[], str]] = {
     **{f"check.{name}": partial(_every, form) for name, form in FORMS.items()},
     **{f"diff.{name}": partial(_of_diffs, form) for name, form in DIFF_FORMS.items()},
     "replay.text": lambda: replays(
-        lambda each: _drawn(partial(replay.print_report, each, verbose=True))
+        lambda each: _drawn(partial(replay.print_report, each, verbose=True)),
+        *(broken.Forgets, broken.Leaks, broken.OtherBlock),
     ),
     "replay.json": lambda: replays(lambda each: as_json(replay.report_json(each))),
     "trace.text": lambda: "".join(_drawn(partial(print_trace, each)) for each in long_traces()),
