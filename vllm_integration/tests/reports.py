@@ -176,6 +176,18 @@ def grown_elsewhere() -> Report:
     return held(lambda _: None)
 
 
+def answers_otherwise() -> Report:
+    return held(lambda now: Footprint(now.size, "other"))
+
+
+def unrecorded_profile() -> Report:
+    return held(lambda _: None, profile="default")
+
+
+def some_left_out() -> Report:
+    return replace(conforming(), played=[Played(PLAY, 3, 1), Played(OTHER, left_out=True)])
+
+
 def shrunk() -> Report:
     return held(lambda now: Footprint(now.size + 1, now.digest))
 
@@ -217,7 +229,10 @@ REPORTS = {
         not_replayed,
         grown,
         grown_elsewhere,
+        answers_otherwise,
         shrunk,
         unrecorded,
+        unrecorded_profile,
+        some_left_out,
     )
 }

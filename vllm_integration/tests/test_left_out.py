@@ -1,23 +1,16 @@
 """Histories of what a release does not have: that nothing was judged in them is said."""
 
-from dataclasses import replace
-from io import StringIO
 from itertools import count
 
 import pytest
-from rich.console import Console
 
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.gate.gate import opened
-from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.run import Run
-from hitproof.vllm_integration.reports.check_json import report_json
-from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import limits
-from hitproof.vllm_integration.tests.reports import conforming
 
 HOST = [Play(Origin.SCENARIOS, f"1:{number}") for number in (9, 46, 83)]
 assert all(play.workload().deployment.host for play in HOST)
@@ -32,24 +25,6 @@ STATES = [
 ]
 SEVERAL = Play(Origin.GENERATED, "1:18")
 """A load in two groups, of which one gives its first blocks up: its events come before theirs."""
-
-
-def test_the_report_counts_them_apart() -> None:
-    left_out = [Played(play, left_out=True) for play in HOST]
-    report = replace(conforming(), played=[Played(GENERATED, 3, 1), *left_out])
-    assert (len(report.of_managers), len(report.of_schedulers)) == (1, 0)
-    said = StringIO()
-    print_report(report, Console(file=said, width=300), verbose=False)
-    line = "skipped: 3 histories that need features this release lacks (3 scenarios)"
-    assert line in said.getvalue().splitlines()
-    assert report_json(report)["left_out_histories"] == {"scenarios": 3}
-
-
-def test_nothing_is_said_where_all_were_judged() -> None:
-    said = StringIO()
-    print_report(conforming(), Console(file=said, width=300), verbose=False)
-    assert "not judged" not in said.getvalue()
-    assert report_json(conforming())["left_out_histories"] == {}
 
 
 @pytest.mark.long

@@ -5,7 +5,13 @@ from pathlib import Path
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes
-from hitproof.vllm_integration.reports.ci.problems import Problem, new_problems, of_cause, plain
+from hitproof.vllm_integration.reports.ci.problems import (
+    Problem,
+    new_problems,
+    of_cause,
+    plain,
+    readable,
+)
 from hitproof.vllm_integration.reports.markdown import escaped, table
 from hitproof.vllm_integration.reports.text import print_held_against, print_verdict
 from hitproof.vllm_integration.templates import templates
@@ -56,4 +62,4 @@ def _cells(*cells: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    return " ".join(text.replace("&", "&amp;").replace("<", "&lt;").split())
+    return " ".join(readable(text).replace("&", "&amp;").replace("<", "&lt;").split())
