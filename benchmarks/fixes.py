@@ -1,129 +1,133 @@
-"""The manager of 0.33.0 with all fixes compared with that of 0.33.0 alone: ratios of times.
+"""The manager of 0.33.0 with all fixes compared with that of 0.33.0 alone: what each executes.
 
-Run ``python -m benchmarks.fixes`` with an interpreter that has what vLLM imports, on an idle
-machine; the operations are those of `benchmarks.manager`. The two take turns, each in a process of
-its own, on the same prompts, with the garbage collector off. A time is the shortest of all
-repetitions; the ratio is that with fixes to that without.
+Run ``python -m benchmarks.fixes`` with an interpreter that has what vLLM imports. The operations
+are those of `benchmarks.manager`, and *decode*: a step of one token after a prompt. What is counted
+are bytecode instructions, which are the same however busy the machine is; a function written in C
+counts as its call.
 """
 
 import argparse
-import gc
 import json
 import multiprocessing
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.manager import (
-    BLOCK_SIZE,
-    LAYOUTS,
-    LOOKUPS,
-    OPERATIONS,
-    Case,
-    play,
-    timed,
-)
+from benchmarks.manager import BLOCK_SIZE, LAYOUTS, Case, play
 from benchmarks.sides import Side, Vllm
 from hitproof.vllm_integration.fixes.fixes import RELEASE, all_fixes
 from hitproof.vllm_integration.fixes.trees import apply, linked
 from hitproof.vllm_integration.targets.resolving import resolve
 
-_opened: list[Vllm] = []
-_sides: dict[tuple[str, int], Side] = {}
+Counts = dict[tuple[str, int, str], int]
+"""Instructions by layout, length of the prompt in tokens, and operation."""
 
 
 @dataclass(frozen=True)
 class Row(Case):
-    """One operation; times in milliseconds."""
+    """One operation, in bytecode instructions."""
 
-    plain_ms: float
-    fixed_ms: float
+    plain: int
+    fixed: int
     ratio: float
 
 
-def _open(target: str) -> None:
-    _opened.append(Vllm(target))
-    gc.disable()
+def counted(call: Callable[[], Any]) -> tuple[int, Any]:
+    """How many instructions the call executes, and what it returns."""
+    number = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal number
+        del argument
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        number += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        result = call()
+    finally:
+        sys.settrace(before)
+    return number, result
 
 
-def _play(layout: str, num_tokens: int) -> dict[str, list[float]]:
-    """The seconds of each operation in one round."""
-    if (layout, num_tokens) not in _sides:
-        _sides[layout, num_tokens] = _opened[0].side(LAYOUTS[layout], BLOCK_SIZE, num_tokens)
-    taken: dict[str, list[float]] = {operation: [] for operation in OPERATIONS}
-    play(_sides[layout, num_tokens], timed(taken, LOOKUPS))
-    return taken
+def executed(side: Side) -> dict[str, int]:
+    """The instructions of each operation, the second time that it is run."""
+    found: dict[str, int] = {}
+
+    def measure(operation: str, call: Callable[[], Any]) -> Any:
+        found[operation], result = counted(call)
+        return result
+
+    manager, request = side
+    for _ in range(2):
+        play(side, measure)
+    before = request.num_tokens - 1
+    manager.allocate_slots(request, before)
+    manager.new_step_starts()
+    request.num_computed_tokens = before
+    measure("decode", lambda: manager.allocate_slots(request, 1))
+    manager.free(request)
+    return found
 
 
-def compare(
-    sides: Sequence[ProcessPoolExecutor], layout: str, num_tokens: int, repetitions: int
-) -> list[Row]:
-    """Every operation, without the fixes and with them."""
-    shortest: list[dict[str, float]] = [{}, {}]
-    for _ in range(repetitions):
-        for side, best in zip(sides, shortest, strict=True):
-            for operation, seconds in side.submit(_play, layout, num_tokens).result().items():
-                best[operation] = min(*seconds, best.get(operation, float("inf")))
-    plain, fixed = shortest
-    return [
-        Row(
-            layout,
-            num_tokens,
-            each,
-            1e3 * plain[each],
-            1e3 * fixed[each],
-            fixed[each] / plain[each],
-        )
-        for each in OPERATIONS
-    ]
+def _of_tree(target: str, layouts: Sequence[str], tokens: Sequence[int]) -> Counts:
+    vllm = Vllm(target)
+    return {
+        (layout, length, operation): number
+        for layout in layouts
+        for length in tokens
+        for operation, number in executed(vllm.side(LAYOUTS[layout], BLOCK_SIZE, length)).items()
+    }
 
 
-def measured(options: argparse.Namespace) -> list[Row]:
-    """The rows of all layouts and lengths."""
+def compared(plain: Counts, fixed: Counts) -> list[Row]:
+    """A row for each operation."""
+    return [Row(*case, plain[case], fixed[case], fixed[case] / plain[case]) for case in plain]
+
+
+def measured(layouts: Sequence[str], tokens: Sequence[int]) -> list[Row]:
+    """The rows of these layouts and lengths; each tree is imported into a process of its own."""
     root, fixes = resolve(RELEASE).root, all_fixes()
     assert root is not None
     spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as place:
         tree = Path(place) / "patched"
         linked(root, tree, {path for fix in fixes for path in fix.paths})
         apply(tree, fixes)
-        sides = [
-            stack.enter_context(ProcessPoolExecutor(1, spawn, _open, (str(each),)))
-            for each in (root, tree)
-        ]
-        return [
-            row
-            for layout in options.layouts
-            for num_tokens in options.tokens
-            for row in compare(sides, layout, num_tokens, options.repetitions)
-        ]
+        counts = []
+        for each in (root, tree):
+            with ProcessPoolExecutor(1, spawn) as process:
+                counts.append(process.submit(_of_tree, str(each), layouts, tokens).result())
+    return compared(*counts)
 
 
 def main() -> int:
-    """Measure, and print a row for each operation."""
+    """Count, and print a row for each operation."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks.fixes", description="0.33.0 with all fixes beside 0.33.0 alone."
     )
     parser.add_argument("--tokens", type=int, nargs="+", default=(4096, 32768))
     parser.add_argument("--layouts", nargs="+", choices=tuple(LAYOUTS), default=tuple(LAYOUTS))
-    parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--format", choices=("text", "json"), default="text")
     options = parser.parse_args()
-    rows = measured(options)
+    rows = measured(options.layouts, options.tokens)
     if options.format == "json":
         print(json.dumps([asdict(row) for row in rows], indent=1))
         return 0
     table = Table("layout", "tokens", "operation", RELEASE, "with fixes", "ratio")
     for row in rows:
-        times = (f"{ms:.3f} ms" for ms in (row.plain_ms, row.fixed_ms))
-        table.add_row(row.layout, str(row.num_tokens), row.operation, *times, f"{row.ratio:.2f}")
+        numbers = (f"{each:,}" for each in (row.plain, row.fixed))
+        table.add_row(row.layout, str(row.num_tokens), row.operation, *numbers, f"{row.ratio:.3f}")
     Console().print(table)
     return 0
 

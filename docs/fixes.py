@@ -1,7 +1,7 @@
 """The page of 0.33.0 with its fixes: what each removes, what stays open, and hits on record.
 
-``python -m docs.fixes`` makes the record of hits and times anew, with `hitproof simulate` and
-`benchmarks.fixes`, in minutes.
+``python -m docs.fixes`` makes the record of hits and instructions anew, with `hitproof simulate`
+and `benchmarks.fixes`, in minutes.
 """
 
 import json
@@ -134,10 +134,10 @@ def gained() -> str:
 
 
 def speed() -> str:
-    """A Markdown table: the ratio of times with fixes to times without, by operation."""
+    """A Markdown table: the instructions with fixes in those without, by operation."""
     rows = record()["speed"]
     operations = list(dict.fromkeys(row["operation"] for row in rows))
-    ratios = {(r["layout"], r["num_tokens"], r["operation"]): f"{r['ratio']:.2f}" for r in rows}
+    ratios = {(r["layout"], r["num_tokens"], r["operation"]): f"{r['ratio']:.3f}" for r in rows}
     lines = [
         (layout, f"{tokens:,}", *(ratios[layout, tokens, each] for each in operations))
         for layout, tokens in dict.fromkeys((row["layout"], row["num_tokens"]) for row in rows)
@@ -165,12 +165,12 @@ def taken(printed: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     """Make the record anew."""
     own = [sys.executable, "-m", "hitproof"]
-    timed = [sys.executable, "-m", "benchmarks.fixes", "--format", "json"]
-    times = subprocess.run(timed, stdout=subprocess.PIPE, check=True).stdout
+    count_all = [sys.executable, "-m", "benchmarks.fixes", "--format", "json"]
+    counts = subprocess.run(count_all, stdout=subprocess.PIPE, check=True).stdout
     kept: dict[str, Any] = {
         "fixes": [fix.number for fix in all_fixes()],
         "hits": {},
-        "speed": json.loads(times),
+        "speed": json.loads(counts),
     }
     with tempfile.TemporaryDirectory() as place:
         patched = str(Path(place) / "patched")

@@ -1,7 +1,4 @@
-"""The benchmark of the fixes: two managers by turns, and the ratio of their shortest times."""
-
-from concurrent.futures import Future
-from typing import Any
+"""The benchmark of the fixes: what a call executes, and the ratio of two managers."""
 
 import pytest
 
@@ -10,31 +7,27 @@ from benchmarks.manager import LAYOUTS, OPERATIONS
 from benchmarks.sides import reference_side
 
 
-class Turns:
-    """A side that takes these seconds for each operation, in turn."""
-
-    def __init__(self, name: str, seconds: list[float], order: list[str]) -> None:
-        self.name, self.seconds, self.order = name, seconds, order
-
-    def submit(self, *_: Any) -> Future[dict[str, list[float]]]:
-        self.order.append(self.name)
-        future: Future[dict[str, list[float]]] = Future()
-        seconds = self.seconds.pop(0)
-        future.set_result({operation: [seconds] for operation in OPERATIONS})
-        return future
+def test_more_work_is_more_instructions() -> None:
+    few, many = (fixes.counted(lambda n=n: [i * i for i in range(n)]) for n in (10, 1000))
+    assert (len(few[1]), len(many[1])) == (10, 1000)
+    assert 0 < few[0] * 50 < many[0] < few[0] * 100
 
 
-def test_the_shortest_times_are_compared() -> None:
-    order: list[str] = []
-    sides: Any = [Turns("plain", [2.0, 4.0], order), Turns("fixed", [9.0, 3.0], order)]
-    rows = fixes.compare(sides, "full", 4096, 2)
-    assert order == ["plain", "fixed", "plain", "fixed"]
-    assert [row.operation for row in rows] == [*OPERATIONS]
-    assert {(row.plain_ms, row.fixed_ms, row.ratio) for row in rows} == {(2000.0, 3000.0, 1.5)}
-
-
-def test_a_round_times_every_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_operation_executes_something() -> None:
     side = reference_side(LAYOUTS["full"], 16, 256)
-    monkeypatch.setitem(fixes._sides, ("full", 256), side)
-    for _ in range(2):
-        assert all(seconds[0] > 0 for seconds in fixes._play("full", 256).values())
+    found = fixes.executed(side)
+    assert [*found] == [*OPERATIONS, "decode"]
+    assert all(found.values())
+
+
+def test_the_ratio_of_two_managers() -> None:
+    (row,) = fixes.compared({("full", 4096, "free"): 200}, {("full", 4096, "free"): 300})
+    assert (row.operation, row.plain, row.fixed, row.ratio) == ("free", 200, 300, 1.5)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.release
+def test_no_fix_makes_the_manager_slower() -> None:
+    rows = fixes.measured(("full", "full + window 1024"), (4096, 8192))
+    assert [row for row in rows if row.ratio > 1.02] == []
