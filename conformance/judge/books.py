@@ -147,14 +147,14 @@ class Books:
                     ),
                     self._due_report(request, index, min(missing), is_reported=False),
                 )
-            ends = [
-                range(min(end, hit.length), end + 1, self._engine.hash_block_size)
+            found = [
+                (block, range(min(end, hit.length), end + 1, self._engine.hash_block_size))
                 for place, block in enumerate(table)
                 if block
                 for end in [(place + 1) * group.block_size]
             ]
-            due = [self._prefixes.name(request, each[0]) for each in ends]
-            keys = [self._key(request, index, each, seen) for each in ends]
+            due = [self._prefixes.name(request, ends[0]) for _, ends in found]
+            keys = [self._key(request, index, block, ends, seen) for block, ends in found]
             if unnamed := [
                 name for name, key in zip(due, keys, strict=True) if not named & {name, key}
             ]:
@@ -180,15 +180,15 @@ class Books:
         for event in reported:
             yield from ((event.group or 0, each, None) for each in self._descriptions.wrong(event))
 
-    def _key(self, request: str, group: int, ends: range, seen: Observation) -> Name:
-        """The shortest of these prefixes of the request under which a block is cached.
+    def _key(self, request: str, group: int, block: int, ends: range, seen: Observation) -> Name:
+        """The shortest of these prefixes of the request under which the block is cached.
 
         A lookup that drops a hash unit for draft layers hits a block that is cached under the
         prefix before the drop, and under no shorter one.
         """
         known = len(self._requests[request].token_ids)
         names = [self._prefixes.name(request, end) for end in ends if end <= known]
-        return next((name for name in names if seen.cached.get((group, name))), names[0])
+        return next((n for n in names if block in seen.cached.get((group, n), ())), names[0])
 
     def _due_report(
         self, request: str, group: int, prefix: Name, is_reported: bool
