@@ -299,6 +299,8 @@ class Judge(LocalPrefixJudge):
                 each = 2 if self._engine.mamba_checkpoint_alignment else 1
                 most = most_blocks(self._engine, group)
                 most += each * (self._engine.max_concurrent_batches - 1)
+                # Drafts that are rejected may have been given that many blocks of their own.
+                most += self._engine.num_speculative_tokens // group.block_size
                 held = sum(map(bool, table))
                 if held > most and not self._every_state:
                     yield self._unread(number, f"{most} states of {request} at most", table)

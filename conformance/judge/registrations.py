@@ -31,6 +31,8 @@ class _Life:
     Attributes:
         hit: its hit in tokens; blocks before its end were registered by others.
         computed: computed tokens, without drafts, as far as blocks must be registered.
+        reached: computed tokens, without drafts; some of the last may be computed again.
+        early: blocks (group, position) that were registered before they had to be.
         held: blocks (group, position) that have held the right content in its table.
         settled: blocks that were registered, or judged for not being so.
         kept: blocks that were registered.
@@ -42,6 +44,8 @@ class _Life:
 
     hit: int = 0
     computed: int = 0
+    reached: int = 0
+    early: set[tuple[int, int]] = field(default_factory=set)
     held: set[tuple[int, int]] = field(default_factory=set)
     settled: set[tuple[int, int]] = field(default_factory=set)
     kept: set[tuple[int, int]] = field(default_factory=set)
@@ -93,9 +97,11 @@ class Registrations:
         Where the blocks of several MTP modules are told apart by their own tokens only, the
         manager may wait until their entries are final.
         """
+        life = self._lives.setdefault(request, _Life())
+        life.reached = num_tokens
         if self._engine.use_eagle_block_drop:
             num_tokens = int(final_tokens(num_tokens, self._engine.num_prefill_lookahead))
-        self._lives.setdefault(request, _Life()).computed = max(0, num_tokens)
+        life.computed = max(0, num_tokens)
         self._touched[request] = None
 
     def freed(self, request: str) -> None:
@@ -187,14 +193,19 @@ class Registrations:
         life, size = self._lives[request], self._engine.groups[index].block_size
         table = seen.tables.get(request, ((),) * len(self._engine.groups))[index]
         shared = self._shared.get(request, NOTHING_SHARED)
-        for block in range(life.hit // size, life.computed // size):
+        final = life.computed // size
+        for block in range(life.hit // size, max(final, life.reached // size)):
             place = index, block
             if place in life.settled:
                 continue
             name = self._prefixes.name(request, (block + 1) * size)
             block_id = table[block] if block < len(table) else 0
             ids = seen.cached.get((index, name), ())
-            if ids:
+            if block >= final:
+                if ids:
+                    life.early.add(place)
+                continue
+            if ids or place in life.early:
                 life.settled.add(place)
                 life.kept.add(place)
                 if block_id in ids:

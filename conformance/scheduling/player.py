@@ -379,7 +379,9 @@ class _Player:
         # A page of what was loaded is copied to the device.
         copies = copies or (plan.host is not None and any(t.restore for t in plan.host.transfers))
         now = self._situation(running, pool.room, seen.room)
-        now = replace(now, is_copying=copies, in_pool=seen.free)
+        # What a step in flight may still write is given back only when that is over.
+        copies = copies or (self._tiers is not None and bool(self._in_flight) and not pool.room)
+        now = replace(now, is_copying=copies, in_pool=(pool.free, seen.free))
         self._judge_inputs(plan)
         for each_wrong in self._grammars.started(plan):
             self._add(each_wrong)
@@ -776,15 +778,16 @@ class _Player:
         deployment, images = self._history.deployment, self._images(unfinished)
         # Only draft layers look ahead at images.
         tells = images is None or deployment.has_draft_head
+        parameters = {
+            "drafts": about(deployment)["drafts"] if tells else None,
+            "states": "mamba" if deployment.has_mamba else None,
+            "images": images,
+        }
+        if (large := self._above_a_step(unfinished)) is not None:
+            parameters = {"at_once": large}  # whatever else there is
         self._add(
             violation(
-                Defect.of(
-                    Code.REQUEST_NEVER_FINISHES,
-                    way=how,
-                    drafts=about(deployment)["drafts"] if tells else None,
-                    states="mamba" if deployment.has_mamba else None,
-                    images=images,
-                ),
+                Defect.of(Code.REQUEST_NEVER_FINISHES, way=how, **parameters),
                 "requests that start-up allows are computed to their end",
                 f"{', '.join(sorted(unfinished))} {what}",
             )
@@ -798,9 +801,31 @@ class _Player:
         if self._kind in (SESSION, HOST) or not chunks:
             # Sessions and host pools have reasons of their own; whole prompts have whole images.
             return None
-        if encoder is None or not any(self._history.requests[name].images for name in names):
+        if encoder is None or not any(map(self._images_ahead, names)):
             return None
         return "whole" if encoder.whole_images else "parts"
+
+    def _images_ahead(self, name: str) -> tuple[Image, ...]:
+        """The images of which a request has not computed the last token."""
+        done = sum(next(reversed(self.outcome.lives[name].chunks), (0, 0)))
+        images = self._history.requests[name].images
+        return tuple(each for each in images if each.offset + each.length > done)
+
+    def _above_a_step(self, names: Iterable[str]) -> str | None:
+        """What some of the requests must compute at once, and no step plans as many tokens."""
+        deployment, encoder = self._history.deployment, self._history.deployment.encoder
+        most = deployment.max_num_scheduled_tokens
+        if most is None:
+            return None
+        for name in names:
+            tokens = len(self._history.requests[name].prompt)
+            tokens += len(self.outcome.lives[name].delivered)
+            if not deployment.enable_chunked_prefill and tokens > most:
+                return "prompt"
+            whole = encoder is not None and encoder.whole_images
+            if whole and any(each.length > most for each in self._images_ahead(name)):
+                return "image"
+        return None
 
     def _at_the_end(self) -> None:
         for name, arrival in self._history.requests.items():
@@ -884,9 +909,20 @@ class _Player:
     ) -> None:
         """What statistics count of lookups."""
         if counted is not None and counted != due:
+            # What such a request has loaded leaves it where a new one is: nothing is computed.
+            again = [
+                n
+                for n, each in self._history.requests.items()
+                if each.loads == len(each.prompt) == 1
+            ]
+            more = counted.get("requests", 0) - (due.get("requests") or 0)
             self._add(
                 violation(
-                    Defect.of(Code.STATISTICS_WRONG, of=of),
+                    Defect.of(
+                        Code.STATISTICS_WRONG,
+                        of=of,
+                        after="load" if 0 < more <= len(again) else None,
+                    ),
                     f"statistics count {dict(due)}",
                     f"they count {dict(counted)}",
                 )

@@ -53,7 +53,7 @@ class Situation:
         arrived: all that have not ended, in the order of arrival; by default those that are known.
         idle: how many sessions wait for their next input. Each takes the place of a request.
         may_have_evicted: whether blocks that lookup finds may have been evicted before it.
-        in_pool: free blocks of the device's pool after it; by default ``free_after``.
+        in_pool: free blocks of the device's pool before it and after it; by default those above.
     """
 
     before: Sequence[str]
@@ -68,7 +68,7 @@ class Situation:
     may_have_evicted: bool = False
     pause: Pause | None = None
     idle: int = 0
-    in_pool: int | None = None
+    in_pool: tuple[int, int] | None = None
 
 
 class StepRules:
@@ -321,7 +321,7 @@ class StepRules:
             for group in self._engine.groups
             if group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
         )
-        free = now.free_after if now.in_pool is None else now.in_pool
+        free = now.free_after if now.in_pool is None else now.in_pool[1]
         if free < need:
             yield exceeds(
                 "watermark",
@@ -660,7 +660,8 @@ class StepRules:
                 f"{', '.join(preempted)} are",
             )
         taken = sum(len(blocks) for each in plan.scheduled for blocks in each.blocks)
-        if now.free_after + taken <= now.free_before:
+        rooms = {(now.free_before, now.free_after)} | ({now.in_pool} if now.in_pool else set())
+        if all(after + taken <= before for before, after in rooms):
             yield violation(
                 Defect.of(Code.PREEMPTED_WRONGLY, how="use"),
                 f"who is preempted gives blocks up for the step; {now.free_before} are free",

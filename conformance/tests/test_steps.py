@@ -47,7 +47,7 @@ def wrong(
     stray_drafts: tuple[tuple[str, int], ...] = (),
     may_have_evicted: bool = False,
     pause: Pause | None = None,
-    in_pool: int | None = None,
+    in_pool: tuple[int, int] | None = None,
 ) -> list[str]:
     """What is wrong with the last of some steps; ``before`` and the rest are of that one."""
     engine = EngineConfiguration(deployment.groups, 400, 4, 64, deployment.max_num_batched_tokens)
@@ -120,6 +120,16 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
             [RUN, [step("a", 16, 16)]],
             {"before": ["a", "b"], "after": ["a"], "known": BOTH, "free": (0, 9)},
         ),
+        (
+            [RUN, [step("a", 16, 16)]],
+            {
+                "before": ["a", "b"],
+                "after": ["a"],
+                "known": BOTH,
+                "free": (0, 0),
+                "in_pool": (0, 9),
+            },
+        ),
         ([[step("x", 0, 4)]], ADAPTERS),
         # Of what two requests share, blocks are left up to there.
         ([[step("e", 0, 4)]], PARTLY | {"may_have_evicted": True}),
@@ -129,8 +139,11 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
         (BESIDE, ADMITTED | {"free": (14, 10)}),
         ([RUN], {"deployment": MARGIN, "free": (4, 0)}),
         # What is free on the device counts, not how many pages that is with what belongs to each.
-        (BESIDE, ADMITTED | {"free": (4, 3), "in_pool": 10}),
-        (BESIDE_A_HIT, ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 3), "in_pool": 2}),
+        (BESIDE, ADMITTED | {"free": (4, 3), "in_pool": (10, 10)}),
+        (
+            BESIDE_A_HIT,
+            ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 3), "in_pool": (10, 2)},
+        ),
         ([[step("a", 40, 1)]], {"known": {"a": 41}, "before": ["a"], "batches": 2}),
         # The second pipeline rank has the token two steps later.
         (
@@ -224,7 +237,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     ],
     "step-exceeds-limit(limit=watermark)": [
         (BESIDE, ADMITTED | {"free": (13, 9)}),
-        (BESIDE, ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 10), "in_pool": 9}),
+        (BESIDE, ADMITTED | {"deployment": MARGIN_OF_HOST, "free": (4, 10), "in_pool": (10, 9)}),
     ],
     "draft-count-wrong": [
         ([[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
@@ -277,6 +290,16 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (
             [[step("a", 16, 16)]],
             {"before": ["a", "b"], "after": ["a"], "known": BOTH, "free": (2, 1)},
+        ),
+        (
+            [[step("a", 16, 16)]],
+            {
+                "before": ["a", "b"],
+                "after": ["a"],
+                "known": BOTH,
+                "free": (2, 1),
+                "in_pool": (9, 8),
+            },
         ),
     ],
     "preempted-wrongly(how=need)": [
