@@ -6,9 +6,11 @@ does not need with the values of `_UNUSED`, and ``type`` says which kind it is.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import as_json as history_as_json
@@ -380,6 +382,9 @@ class _Key:
     read: Callable[[Any], Any] = lambda value: value
 
 
+_PROMPTS = TypeAdapter(tuple[Prompt, ...])
+
+
 def _only(values: Iterable[_T]) -> _T:
     (value,) = values
     return value
@@ -389,21 +394,6 @@ def _prompt(prompt: Prompt) -> dict[str, Any]:
     names = "images", "embeddings", "num_generated", "is_token_ids"
     rare = {name for name in names if not getattr(prompt, name)}
     return {name: value for name, value in asdict(prompt).items() if name not in rare}
-
-
-def _prompts(data: Sequence[Mapping[str, Any]]) -> tuple[Prompt, ...]:
-    return tuple(
-        Prompt(
-            tuple(p["tokens"]),
-            p["salt"],
-            tuple(p["adapter"]),
-            tuple(tuple(image) for image in p.get("images", ())),
-            tuple(p.get("embeddings", ())),
-            p.get("num_generated", 0),
-            tuple(p.get("is_token_ids", ())),
-        )
-        for p in data
-    )
 
 
 def _history(data: Any) -> History:
@@ -421,7 +411,7 @@ _KEYS = {
     "num_tokens": _Key("chunks", lambda count: (count,), _only),
     "interval": _Key("retention"),
     "decisive_hit": _Key("spec_hit"),
-    "prompts": _Key("prompts", lambda prompts: (*map(_prompt, prompts),), _prompts),
+    "prompts": _Key("prompts", lambda prompts: (*map(_prompt, prompts),), _PROMPTS.validate_python),
     "history": _Key("history", history_as_json, _history),
     **{name: _Key(name, read=tuple) for name in ("chunks", "steps", "picture")},
 }

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
+
+from pydantic import TypeAdapter
 
 
 class Why(StrEnum):
@@ -38,13 +40,8 @@ class Location:
         return f"{self.path}:{self.line}{inside}, {self.why}"
 
     def as_json(self) -> dict[str, Any]:
-        """The location as JSON; `from_json` reads it."""
+        """The location as JSON."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `as_json`."""
-        return cls(data["path"], data["line"], data["function"], Why(data["why"]))
 
 
 @dataclass(frozen=True)
@@ -63,15 +60,12 @@ class Passed:
 
     def as_json(self) -> dict[str, Any]:
         """As the worker answers it; `from_json` reads it."""
-        location = None if self.location is None else self.location.as_json()
-        return {"location": location, "lines": self.lines, "decisive": self.decisive}
+        return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Passed":
         """Inverse of `as_json`."""
-        location = data["location"] and Location.from_json(data["location"])
-        lines = tuple((path, line) for path, line in data["lines"])
-        return cls(location, lines, data["decisive"])
+        return TypeAdapter(Passed).validate_python(data)
 
 
 NOT_RUN = Passed()
