@@ -30,13 +30,19 @@ COMMAND = (
 )  # fmt: skip
 
 
-TRIED = {
-    12: "its codes also show where a boundary that is too low is kept, which is a choice",
-    30: "with several MTP modules a hash becomes known several steps after its block is left",
-    45: "the state of a step in flight would have to be counted as well",
+UNFIXED = {
+    12: "a patch removes a part: its codes also show where a boundary that is too low is kept, "
+    "which is a choice",
+    23: "the hash of a block would have to cover the next token, as it does without a KV connector",
+    30: "a patch removes a part: with several MTP modules a hash becomes known several steps after "
+    "its block is left",
+    34: "lookups, masks and margins of all managers drop one block, and would have to drop several",
+    45: "a patch removes a part: the state of a step in flight would have to be counted as well",
     52: "a request that does without its hit, as the blocks do not suffice with it, loses the hit",
+    123: "the check builds the tier's coordinator without the groups that opt out, and cannot tell",
+    126: "start-up can refuse such prompts, but histories do not tell it how long images are",
 }
-"""Why a patch that was tried removes only a part of a fault."""
+"""Why a fault has no small patch that removes all of it."""
 
 
 @cache
@@ -81,9 +87,8 @@ def remaining() -> str:
         if fault.number not in fixed:
             classes = {each.signature.divergence for each in seen[fault.number][RELEASE]}
             worst = [each for each in SEVERITY if each in classes]
-            tried = TRIED.get(fault.number)
-            why = f"; a patch removes a part: {tried}" if tried else ""
-            lines.append(f"- {_linked(fault)} ({', '.join(worst)}){why}")
+            why = UNFIXED.get(fault.number)
+            lines.append(f"- {_linked(fault)} ({', '.join(worst)}){f': {why}' if why else ''}")
     return "\n".join(lines)
 
 
