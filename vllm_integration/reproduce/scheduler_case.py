@@ -236,10 +236,8 @@ class _Writer:
         values, deployment = self._values, self._history.deployment
         for each in ("VllmConfig", "DeviceConfig"):
             values.import_("vllm.config", each)
-        fresh, variables = (
-            self._vllm.cache_defaults,
-            {_RUNNER: str(int(deployment.v2_model_runner))},
-        )
+        fresh = self._vllm.cache_defaults
+        variables = {_RUNNER: str(int(deployment.v2_model_runner))}
         interval = getattr(self._vllm_config.cache_config, _INTERVAL, None)
         config = self._made.get("KVCacheConfig")
         if interval is not None and config is not None and _INTERVAL not in config.keywords:
@@ -356,9 +354,9 @@ class _Writer:
         }
         manager = values.imported(self._vllm.core.StructuredOutputManager)
         named["structured_output_manager"] = call(manager, "vllm_config")
-        counts = issubclass(self._engine, scripted_engine.CountingEngine)
-        named["log_stats"] = str(counts)
-        hashed = running.engine.num_hash_lookahead_tokens
+        named["log_stats"] = str(issubclass(self._engine, scripted_engine.CountingEngine))
+        ahead = running.engine.num_hash_lookahead_tokens
+        hashed = ["hash_block_size", "sha256", *([str(ahead)] if ahead else [])]
         drafts = running.engine.num_speculative_tokens
         more = {"batches": str(running.batches)} if running.batches > 1 else {}
         more |= {"drafts": str(drafts)} if drafts else {}
@@ -376,10 +374,7 @@ class _Writer:
             "budget_name": ENCODER_BUDGET,
             "outputs_name": ENCODED,
             "outputs": type(getattr(running.scheduler, ENCODED, None)),
-            "hasher": call(
-                values.imported(self._vllm.utils.get_request_block_hasher),
-                *("hash_block_size", "sha256", *([str(hashed)] if hashed else [])),
-            ),
+            "hasher": call(values.imported(self._vllm.utils.get_request_block_hasher), *hashed),
             "arrivals": {
                 n: self._arrival(a, self._requests[n]) for n, a in history.requests.items()
             },
