@@ -10,6 +10,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from docs import (
+    campaigns,
     clauses,
     figures,
     fixes,
@@ -121,7 +122,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=DictLoader({"legend.html": _LEGEND}), undefined=StrictUndefined, autoescape=False
     )
-    pages = (figures, fixes, headline, histories, numbers, repairs, selftests, tables)
+    pages = (campaigns, figures, fixes, headline, histories, numbers, repairs, selftests, tables)
     shared: dict[str, Any] = {each.__name__.rpartition(".")[2]: each for each in pages}
     shared |= {"code": _code, "ref": _ref, "claim": _claim}
     shared |= {"claims": CLAIMS, "signs": SIGNS, "roles": ROLES}

@@ -55,7 +55,8 @@ def campaign(
 ) -> None:
     """Run many small jobs on all cores, or on a Ray cluster, and keep each result.
 
-    The same command goes on where it was interrupted. The exit code is 1 if something is found
+    Ctrl-C ends it, and so does TERM, also in the background of a shell that has it ignore Ctrl-C;
+    the same command goes on there. The exit code is 1 if something is found
     that neither the ledger nor BUGS.md has, and 3 if something could not be judged.
     """
     kind = KINDS[what]

@@ -38,16 +38,19 @@ def finished(*words: object) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_an_interrupted_campaign_says_how_to_go_on_and_does(sweep: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_campaign_says_how_to_go_on_and_does(
+    number: signal.Signals, sweep: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     words = ("simulate", sweep, "--out", out, "--workers", "1")
     with subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True) as process:
         while not any(part.read_bytes() for part in (out / "parts").glob("*")):
             assert process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, told = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGINT
+    assert process.returncode == 128 + number
     kept = f"what has ended is kept in {out}; run the same command again to go on"
     assert kept in " ".join(told.split())
     assert "Traceback" not in told

@@ -1,0 +1,56 @@
+"""The figures of campaigns: what is on record, and what becomes of a finding that nobody read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs import campaigns
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.spec.claims import Divergence
+
+
+def finding(**parameters: str) -> dict[str, Any]:
+    defect = Defect.of(Code.REQUEST_NEVER_FINISHES, **parameters)
+    claim = defect.booked("accepted_request_finishes")
+    return Signature(claim, Divergence.CRASH, "scheduler", False, defect).as_json()
+
+
+def test_results_are_counted_by_what_bugs_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, new = finding(way="stuck", at_once="prompt"), finding(way="cycle")
+    told = [{"found": [known]}, {"found": [known, new]}, {}]
+    job = {
+        "name": "one",
+        "question": {"origin": "scenarios", "histories": ["7:0", "7:1", "7:2"]},
+        "result": {"histories": told},
+    }
+    (tmp_path / "results.jsonl").write_text(json.dumps(job) + "\n")
+    (tmp_path / "log").mkdir()
+    ended = {"name": "one", "at": 7200.0, "seconds": 3600.0, "worker": "here:1"}
+    (tmp_path / "log" / "a.jsonl").write_text(json.dumps(ended) + "\n")
+    tables = [{"title": "Branches", "columns": [], "rows": [["block_pool", "4", "3"]]}]
+    report = {"targets": ["0.33.0"], "tables": tables, "cannot": {}}
+    kept = campaigns.of_campaign(report, tmp_path)
+    assert (kept["seed"], kept["hours"], kept["busy"], kept["showing"]) == ("7", 1.0, 100.0, 2)
+    assert kept["histories"] == {"scenarios": 3}
+    assert kept["branches"] == [["block_pool", 4, 3]]
+    ((cause, number),) = kept["causes"].items()
+    assert cause.startswith("126. ")
+    assert number == 2
+    ((name, number),) = kept["new"]
+    assert name.endswith("request-never-finishes(way=cycle)")
+    assert number == 1
+    monkeypatch.setattr(campaigns, "run", lambda: kept)
+    monkeypatch.setattr(campaigns, "read", dict)
+    assert campaigns.NOT_READ in campaigns.findings()
+    assert "3 of 4" in campaigns.figures()
+
+
+def test_what_is_on_record_is_told() -> None:
+    assert campaigns.run()["new"]
+    assert all(name.split(": ")[-1] in campaigns.findings() for name, _ in campaigns.run()["new"])
