@@ -14,16 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.manager import (
-    BLOCK_SIZE,
-    LAYOUTS,
-    OPERATIONS,
-    Case,
-    command_line,
-    play,
-    run,
-    timed,
-)
+from benchmarks.manager import BLOCK_SIZE, LAYOUTS, OPERATIONS, Case, command_line, play, run, timed
 from benchmarks.sides import Vllm
 from hitproof.vllm_integration.shadow.hooks import Hooks
 from hitproof.vllm_integration.shadow.report import Report

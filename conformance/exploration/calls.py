@@ -18,12 +18,7 @@ from types import FunctionType
 from typing import Any, NewType, TypeAlias
 
 from hitproof.conformance.exploration.attributes import is_readable
-from hitproof.conformance.exploration.canonical import (
-    ITERATORS,
-    METACLASSES,
-    PLAIN,
-    is_plain_class,
-)
+from hitproof.conformance.exploration.canonical import ITERATORS, METACLASSES, PLAIN, is_plain_class
 from hitproof.conformance.exploration.notes import Notes
 from hitproof.conformance.exploration.symbolic import OF_POOLS, SymbolicPool
 from hitproof.conformance.exploration.values import (

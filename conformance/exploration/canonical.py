@@ -26,11 +26,7 @@ from typing import Any, Protocol
 
 from hitproof.conformance.exploration import frames
 from hitproof.conformance.exploration.liveness import live_after
-from hitproof.conformance.exploration.symbolic import (
-    Question,
-    SymbolicBlock,
-    SymbolicNullBlock,
-)
+from hitproof.conformance.exploration.symbolic import Question, SymbolicBlock, SymbolicNullBlock
 
 PLAIN = frozenset({type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented)})
 """Types whose objects are their value, and no more."""

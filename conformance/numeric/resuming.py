@@ -17,14 +17,7 @@ from torch import Tensor
 from hitproof.conformance.numeric.caches import Paged, Pages, Uncached
 from hitproof.conformance.numeric.model import Answer, Model, Token
 from hitproof.conformance.numeric.outcome import WRONG, Errors
-from hitproof.spec.groups import (
-    BlockGeometry,
-    Group,
-    GroupKind,
-    alignment,
-    geometry,
-    share_eagle,
-)
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry, share_eagle
 from hitproof.spec.hits import longest_valid_hit, required_run, valid_boundary, within_reach
 from hitproof.spec.releases.fine import at_hash_units, is_fine_grained
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon

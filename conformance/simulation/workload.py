@@ -18,11 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    PlainSerializer,
-    TypeAdapter,
-)
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from hitproof.conformance.histories.json_format import described, strictly
 from hitproof.conformance.histories.schema import (

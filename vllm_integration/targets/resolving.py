@@ -8,11 +8,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from hitproof.vllm_integration.targets.cache import found, kept
-from hitproof.vllm_integration.targets.commits import (
-    CommitError,
-    export,
-    find_commit,
-)
+from hitproof.vllm_integration.targets.commits import CommitError, export, find_commit
 from hitproof.vllm_integration.targets.content import known
 from hitproof.vllm_integration.targets.descent import (
     Descent,
