@@ -321,7 +321,7 @@ _REPLAYED = {
 }
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
-"""Of scenarios that offload, of which there are three ways, so many more."""
+"""Of scenarios that offload, of which there are three ways, and of those with a store, so many."""
 _BESIDE_OFFLOADS = (
     "states",
     "windows, drafts",
@@ -382,4 +382,5 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
             for turn in range(getattr(_OFFLOADS, profile)):
                 beside = _BESIDE_OFFLOADS[turn % len(_BESIDE_OFFLOADS)]
                 number = place + turn * len(FEATURES)
-                yield Play(origin, f"{seed}:{number} with offloads, {beside}")
+                for how in ("offloads", "store"):
+                    yield Play(origin, f"{seed}:{number} with {how}, {beside}")

@@ -403,13 +403,13 @@ def _transfers(made: Scenario) -> None:
     made.each(0.4, lambda _: {"send_steps": made.random.randint(0, 6)})
 
 
-def _offloads(made: Scenario) -> None:
+def _offloads(made: Scenario, how: str | None = None) -> None:
     """Host memory, block by block or in chunks, or a store."""
     room = 2 + made.any_of(_LONGEST, 4 * _LONGEST, 8 * _LONGEST) * len(made.groups)
     delay, sizes = made.any_of(0, 0, 1, 3), {each.block_size for each in made.groups}
     retention = made.any_of(None, "dense", "dense")
     connector = Connector(offloads=room, delay=delay)
-    if how := made.any_of(None, "chunks", "chunks", "store"):
+    if how := how or made.any_of(None, "chunks", "chunks", "store"):
         alignment = math.lcm(*sizes)
         retention = made.any_of(None, None, 0, alignment, 2 * alignment, "dense")
     if how == "chunks":
@@ -554,6 +554,9 @@ FEATURES = (
 )
 """Features in the order in which they change a scenario."""
 
+_STORE = Feature("store", lambda made: _offloads(made, "store"))
+"""A scenario has it only if its seed names it."""
+
 _LAYOUTS = FEATURES[:10]
 """They say which groups there are: a scenario has one of them at most."""
 
@@ -565,7 +568,7 @@ def features(seed: int | str) -> list[Feature]:
     """
     _, _, named = str(seed).partition(" with ")
     if named:
-        return [each for each in FEATURES if each.name in named.split(", ")]
+        return [each for each in (*FEATURES, _STORE) if each.name in named.split(", ")]
     random = Random(f"hitproof scenario {seed}")
     chosen = [FEATURES[int(str(seed).rpartition(":")[2]) % len(FEATURES)]]
     others = sorted(FEATURES, key=lambda each: random.random() ** (1 / each.share), reverse=True)
@@ -603,7 +606,7 @@ def go_together(one: Feature, other: Feature) -> bool:
 
 
 def _made(random: Random, chosen: list[Feature]) -> SchedulerHistory:
-    in_order = [each for each in FEATURES if each in chosen]
+    in_order = [each for each in (*FEATURES, _STORE) if each in chosen]
     size = random.choice((2, 4, 4, 8))
     made = Scenario(random, size, [Group(_FULL, size)])
     for each in in_order:
