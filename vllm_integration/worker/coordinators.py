@@ -34,7 +34,14 @@ from hitproof.spec.releases.policies import EagleGroups
 from hitproof.spec.terms import Formula
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
 from hitproof.vllm_integration.adapter.subject import VllmSubject
-from hitproof.vllm_integration.worker.settling import DEPARTURES, Departure, Settling, numbers_in
+from hitproof.vllm_integration.worker.settling import (
+    DEPARTURES,
+    Departure,
+    Settling,
+    Shown,
+    Trial,
+    numbers_in,
+)
 
 _FIND = "find_longest_cache_hit"
 _FAR = 64
@@ -131,13 +138,12 @@ class Coordinated(Settling):
 
     # --- values
 
-    def natively(
-        self, chance: random.Random, sizes: Mapping[str, int], tries: int
-    ) -> Iterator[LookupEvidence]:
+    def natively(self, trial: Trial) -> Iterator[Shown]:
         """What is wrong where real coordinators run, on sizes like these and on others."""
+        chance = trial.chance
         numbers = [n for n in numbers_in(self._function) if 2 < n < 200]
-        for _ in range(tries // 10):
-            layout = self._some_layout(chance, sizes, numbers)
+        for _ in range(trial.tries // 10):
+            layout = self._some_layout(chance, trial.sizes, numbers)
             if layout is None:
                 continue
             lookup = self._subject.lookup(layout)
@@ -150,8 +156,8 @@ class Coordinated(Settling):
                 state = _some_blocks(chance, layout, most)
                 answer = replay(space, lookup, most, state)
                 found = judge_answer(layout, lookup, most, policy, state, answer)
-                if found is not None:
-                    yield found
+                if found is not None and not _is_known(found, trial.known):
+                    yield Shown(layout.describe(), found)
 
     def _some_layout(
         self, chance: random.Random, sizes: Mapping[str, int], numbers: Sequence[int]
@@ -181,16 +187,17 @@ class Coordinated(Settling):
         )
         return replace(layout, num_tokens=segments * layout.alignment + chance.randint(0, 3 * unit))
 
-    def is_known(self, evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
-        """Whether the hit that is due is one that a known divergence of some group loses."""
-        layout = evidence.configuration
-        assert isinstance(layout, Layout)
-        return any(
-            each.spares(looked_up.shape, evidence.spec_hit // looked_up.group.block_size) is False
-            for looked_up in layout.looked_up
-            for each in DEPARTURES.get((looked_up.group.kind, looked_up.group.eagle), ())
-            if each in known
-        )
+
+def _is_known(evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
+    """Whether the hit that is due is one that a known divergence of some group loses."""
+    layout = evidence.configuration
+    assert isinstance(layout, Layout)
+    return any(
+        each.spares(looked_up.shape, evidence.spec_hit // looked_up.group.block_size) is False
+        for looked_up in layout.looked_up
+        for each in DEPARTURES.get((looked_up.group.kind, looked_up.group.eagle), ())
+        if each in known
+    )
 
 
 def _some_blocks(chance: random.Random, layout: Layout, most: int) -> frozenset[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""How statements about the target's lookups end: proved, refuted by values, or inconclusive."""
+"""How statements about the target's functions end: proved, refuted by values, or inconclusive."""
 
 import random
 from abc import ABC, abstractmethod
@@ -67,28 +67,50 @@ class Outcome:
     proof: Proof | None = None
 
 
+@dataclass(frozen=True)
+class Shown:
+    """Where the real function, on some values, is not what its statement says.
+
+    ``evidence`` is what a lookup served there.
+    """
+
+    detail: str
+    evidence: LookupEvidence | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """On which values a function runs.
+
+    Attributes:
+        chance: what they are drawn by.
+        sizes: those for which a proof failed, which some of the values are to be like.
+        known: divergences outside of which the values are to be.
+        tries: how many times it runs.
+    """
+
+    chance: random.Random
+    sizes: Mapping[str, int]
+    known: tuple[Departure, ...]
+    tries: int
+
+
 class Settling(ABC):
-    """A lookup, of any sizes.
+    """A statement about a function of the target, of any sizes.
 
     Attributes:
         assumptions: outside of which known divergences it is to be proved, the fewest first.
     """
 
-    assumptions: tuple[tuple[Departure, ...], ...]
+    assumptions: tuple[tuple[Departure, ...], ...] = ((),)
 
     @abstractmethod
     def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
-        """What holds of the lookup outside of these divergences."""
+        """What holds of the function outside of these divergences."""
 
     @abstractmethod
-    def natively(
-        self, chance: random.Random, sizes: Mapping[str, int], tries: int
-    ) -> Iterator[LookupEvidence]:
-        """What is wrong where the real function runs, on sizes like these and on others."""
-
-    @abstractmethod
-    def is_known(self, evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
-        """Whether the hit that is due is one that a known divergence loses."""
+    def natively(self, trial: Trial) -> Iterator[Shown]:
+        """What is wrong where the real function runs."""
 
     def settle(self, seconds: float) -> Outcome:
         """Prove it, or prove it but for known divergences, or refute it."""
@@ -103,16 +125,15 @@ class Settling(ABC):
         assert first is not None
         causes = tuple(dict.fromkeys(each.cause for each in known))
         if proof.verdict is Verdict.PROVED:
-            for evidence in self.natively(random.Random(0), {}, AGREEING):
-                if not self.is_known(evidence, known):
-                    raise InternalError(f"a proved lookup is wrong: {evidence}")
+            for shown in self.natively(Trial(random.Random(0), {}, known, AGREEING)):
+                raise InternalError(f"proved, but wrong: {shown.detail}")
             return Outcome(Status.PROVED, outside=causes, proof=proof)
+        failed = proof.detail or first.detail
         sizes = proof.sizes or first.sizes
-        for evidence in self.natively(random.Random(1), sizes, TRIES):
-            if not self.is_known(evidence, known):
-                detail = f"{proof.detail}, with {evidence.configuration.describe()}"
-                return Outcome(Status.REFUTED, detail, causes, evidence, proof)
-        detail = f"{proof.detail or first.detail}; no values were found that show it"
+        for shown in self.natively(Trial(random.Random(1), sizes, known, TRIES)):
+            detail = f"{failed}: {shown.detail}"
+            return Outcome(Status.REFUTED, detail, causes, shown.evidence, proof)
+        detail = f"{failed}; no values were found that show it"
         return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
 
 

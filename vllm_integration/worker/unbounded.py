@@ -18,7 +18,7 @@ from hitproof.conformance.subject.failures import CannotJudge, InternalError, Pr
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.unbounded.lookups import AnyHashes, AnyLookup
 from hitproof.proofs.unbounded.masks import AnyMask, Retention, is_due
-from hitproof.proofs.unbounded.proving import Statement, Verdict, prove
+from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.skipping import AnySkipping, skips_right
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
@@ -33,12 +33,12 @@ from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.coordinators import Coordinated
 from hitproof.vllm_integration.worker.settling import (
-    AGREEING,
     DEPARTURES,
-    TRIES,
     Departure,
     Outcome,
     Settling,
+    Shown,
+    Trial,
     numbers_in,
 )
 
@@ -65,17 +65,21 @@ _MASK_DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[MaskDeparture, ...]] = {
 
 def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
     """Prove the statement of that name, or refute it by values."""
+    return _named(subject, name).settle(seconds)
+
+
+def _named(subject: VllmSubject, name: str) -> Settling:
     if name == HASHES:
-        return _settle_hashes(subject, seconds)
+        return _Hashes(subject)
     what, kind, *more = name.split()
+    if what == "coordinator":
+        return Coordinated(subject, kinds_in(name))
+    if what == "skipped":
+        return _Skipping(subject, GroupKind(kind))
     eagle = "eagle" in more
     if what == "mask":
-        return _settle_mask(subject, GroupKind(kind), eagle, Retention(more[-1]), seconds)
-    if what == "skipped":
-        return _settle_skipping(subject, GroupKind(kind), seconds)
-    if what == "coordinator":
-        return Coordinated(subject, kinds_in(name)).settle(seconds)
-    return _LookupOfKind(subject, GroupKind(kind), eagle).settle(seconds)
+        return _Mask(subject, GroupKind(kind), eagle, Retention(more[-1]))
+    return _LookupOfKind(subject, GroupKind(kind), eagle)
 
 
 def kinds_in(name: str) -> list[tuple[GroupKind, bool]]:
@@ -146,25 +150,19 @@ class _LookupOfKind(Settling):
             contracts={} if resolve is None else {resolve: any_.resolve()},
         )
 
-    def is_known(self, evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
-        """Whether the hit that is due is one that a known divergence loses."""
-        configuration = evidence.configuration
-        assert isinstance(configuration, Configuration)
-        hit = evidence.spec_hit // configuration.group.block_size
-        return any(each.spares(configuration.shape, hit) is False for each in known)
-
-    def natively(
-        self, chance: random.Random, sizes: Mapping[str, int], tries: int
-    ) -> Iterator[LookupEvidence]:
+    def natively(self, trial: Trial) -> Iterator[Shown]:
         """What is wrong where the real function runs, on sizes like these and on others."""
-        numbers = numbers_in(self._function)
-        for number in range(tries):
-            near = sizes if number % 2 else {}
+        chance, numbers = trial.chance, numbers_in(self._function)
+        for number in range(trial.tries):
+            near = trial.sizes if number % 2 else {}
             configuration, max_length = self._chosen(chance, near, numbers)
             cached = _some_blocks(chance, configuration, max_length)
             evidence = self._judged(configuration, max_length, cached)
-            if evidence is not None:
-                yield evidence
+            if evidence is None:
+                continue
+            hit = evidence.spec_hit // configuration.group.block_size
+            if not any(each.spares(configuration.shape, hit) is False for each in trial.known):
+                yield Shown(configuration.describe(), evidence)
 
     def _chosen(
         self, chance: random.Random, sizes: Mapping[str, int], numbers: set[int]
@@ -253,16 +251,20 @@ def _hash_of(
     return len(seen), seen[place]
 
 
-def _settle_hashes(subject: VllmSubject, seconds: float) -> Outcome:
-    """Prove which hashes a group sees whose blocks have several."""
-    resolve = getattr(subject.parts.utils, _RESOLVE, None)
-    if resolve is None:
-        raise Predates(f"the target has no {_RESOLVE}")
+class _Hashes(Settling):
+    """Which hashes a group sees whose blocks have several."""
 
-    def state(here: Arithmetic) -> Statement:
+    def __init__(self, subject: VllmSubject) -> None:
+        self._resolve = getattr(subject.parts.utils, _RESOLVE, None)
+        if self._resolve is None:
+            raise Predates(f"the target has no {_RESOLVE}")
+
+    def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
+        """What holds of any hashes."""
+        del known
         any_ = AnyHashes(here)
         values = {
-            "resolve": resolve,
+            "resolve": self._resolve,
             "hashes": any_.hashes,
             "unit": any_.hash_block_size,
             "size": any_.block_size,
@@ -271,146 +273,144 @@ def _settle_hashes(subject: VllmSubject, seconds: float) -> Outcome:
         }
         return Statement(_hash_of, values, any_.premises, any_.conclusions, sizes=any_.sizes)
 
-    proof = prove(state, seconds)
-    if proof.verdict is Verdict.INCONCLUSIVE:
-        return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
-    failed, chance = proof.verdict is Verdict.FAILED, random.Random(0)
-    for _ in range(TRIES if failed else AGREEING):
-        unit, times, blocks = (chance.randint(1, 6) for _ in range(3))
-        place, size = chance.randrange(blocks), times * unit
-        hashes = stand_in_hashes(blocks * times + chance.randrange(times))
-        aligned = size * chance.randint(1, 3)
-        found = _hash_of(resolve, hashes, unit, size, aligned, place)
-        if found != (blocks, hashes[(place + 1) * times - 1]):
-            wrong = f"{len(hashes)} hashes of {unit} tokens, blocks of {size}: {found}"
-            if not failed:
-                raise InternalError(f"proved, but wrong: {wrong}")
-            return Outcome(Status.REFUTED, f"{proof.detail}: {wrong}", proof=proof)
-    if failed:
-        detail = f"{proof.detail}; no values were found that show it"
-        return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
-    return Outcome(Status.PROVED, proof=proof)
+    def natively(self, trial: Trial) -> Iterator[Shown]:
+        """Sizes for which another hash is seen."""
+        chance = trial.chance
+        for _ in range(trial.tries):
+            unit, times, blocks = (chance.randint(1, 6) for _ in range(3))
+            place, size = chance.randrange(blocks), times * unit
+            hashes = stand_in_hashes(blocks * times + chance.randrange(times))
+            aligned = size * chance.randint(1, 3)
+            found = _hash_of(self._resolve, hashes, unit, size, aligned, place)
+            if found != (blocks, hashes[(place + 1) * times - 1]):
+                yield Shown(f"{len(hashes)} hashes of {unit} tokens, blocks of {size}: {found}")
 
 
-def _settle_skipping(subject: VllmSubject, kind: GroupKind, seconds: float) -> Outcome:
-    """Prove ``get_num_skipped_tokens`` of a kind."""
-    parts = subject.parts
-    manager = parts.manager_class(kind)
+class _Skipping(Settling):
+    """``get_num_skipped_tokens`` of a kind."""
 
-    def state(here: Arithmetic) -> Statement:
-        any_ = AnySkipping(here, kind)
+    def __init__(self, subject: VllmSubject, kind: GroupKind) -> None:
+        self._parts = subject.parts
+        self._kind = kind
+        self._manager = self._parts.manager_class(kind)
+
+    def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
+        """What holds of any request."""
+        del known
+        any_ = AnySkipping(here, self._kind)
         fields = {"sliding_window": any_.limit, "attention_chunk_size": any_.limit}
-        own = Record(manager, fields | {"extra_retained_tokens": any_.extra})
-        function = attribute(manager, "get_num_skipped_tokens")
+        own = Record(self._manager, fields | {"extra_retained_tokens": any_.extra})
+        function = attribute(self._manager, "get_num_skipped_tokens")
         values = {"self": own, "num_computed_tokens": any_.computed}
-        where = f"{manager.__name__}.get_num_skipped_tokens"
+        where = f"{self._manager.__name__}.get_num_skipped_tokens"
         keywords = spelled(function, arguments(function, values, where))
         return Statement(function, keywords, (), any_.conclusions, sizes=any_.sizes)
 
-    proof = prove(state, seconds)
-    if proof.verdict is Verdict.INCONCLUSIVE:
-        return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
-    chance = random.Random(0)
-    failed = proof.verdict is Verdict.FAILED
-    for number in range(TRIES if failed else AGREEING):
-        limit = chance.randint(1, 12)
-        computed = chance.randint(1, 40)
-        if failed and number == 0:
-            computed = proof.sizes["computed"]
-            limit = proof.sizes.get("window", proof.sizes.get("chunk", limit))
-        window, chunked = kind is GroupKind.SLIDING_WINDOW, kind is GroupKind.CHUNKED_LOCAL
-        group = Group(kind, 1, limit if window else None, False, limit if chunked else None)
-        configuration = Configuration(1, 1, 1, group, 1)
-        made = parts.manager(manager, configuration, parts.pool(configuration))
-        skipped = made.get_num_skipped_tokens(computed)
-        of_kind = limit if window or chunked else None
-        if not all(skips_right(kind, computed, skipped, t, of_kind) for t in range(computed)):
-            if not failed:
-                raise InternalError(f"proved, but wrong: {group} skips {skipped} of {computed}")
-            detail = f"{proof.detail}: {group} skips {skipped} of {computed}"
-            return Outcome(Status.REFUTED, detail, proof=proof)
-    if failed:
-        detail = f"{proof.detail}; no values were found that show it"
-        return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
-    return Outcome(Status.PROVED, proof=proof)
+    def natively(self, trial: Trial) -> Iterator[Shown]:
+        """Numbers of computed tokens for which too many or too few are skipped."""
+        chance, sizes = trial.chance, trial.sizes
+        window = self._kind is GroupKind.SLIDING_WINDOW
+        chunked = self._kind is GroupKind.CHUNKED_LOCAL
+        for number in range(trial.tries):
+            limit, computed = chance.randint(1, 12), chance.randint(1, 40)
+            if number == 0:
+                computed = sizes.get("computed", computed)
+                limit = sizes.get("window", sizes.get("chunk", limit))
+            group = Group(
+                self._kind, 1, limit if window else None, False, limit if chunked else None
+            )
+            configuration = Configuration(1, 1, 1, group, 1)
+            pool = self._parts.pool(configuration)
+            made = self._parts.manager(self._manager, configuration, pool)
+            skipped = made.get_num_skipped_tokens(computed)
+            of_kind = limit if window or chunked else None
+            if not all(
+                skips_right(self._kind, computed, skipped, token, of_kind)
+                for token in range(computed)
+            ):
+                yield Shown(f"{group} skips {skipped} of {computed}")
 
 
-def _settle_mask(
-    subject: VllmSubject, kind: GroupKind, eagle: bool, retention: Retention, seconds: float
-) -> Outcome:
-    """Prove the mask of a kind under a retention."""
-    parts = subject.parts
-    manager = parts.manager_class(kind)
-    function = getattr(manager, MASK, None)
-    if function is None and parts.find_mask(manager) is not None:  # before 0.23
-        raise CannotJudge("masks that are methods of a manager are not executed on symbols")
-    if function is None or (retention is not Retention.DENSE and not parts.thins_out(kind)):
-        raise Predates(f"{manager.__name__} has no such mask")
-    window = 2 if kind is GroupKind.SLIDING_WINDOW else None
-    spec = type(parts.spec(Group(kind, 1, window, eagle)))
-    where = f"{manager.__name__}.{function.__name__}"
+class _Mask(Settling):
+    """The mask of a kind under a retention."""
 
-    def called(
-        start: Term, end: Term, alignment: Term, spec: Any, interval: Term, promised: Term
+    def __init__(
+        self, subject: VllmSubject, kind: GroupKind, eagle: bool, retention: Retention
+    ) -> None:
+        self._parts = parts = subject.parts
+        self._kind, self._eagle, self._retention = kind, eagle, retention
+        manager = parts.manager_class(kind)
+        function = getattr(manager, MASK, None)
+        if function is None and parts.find_mask(manager) is not None:  # before 0.23
+            raise CannotJudge("masks that are methods of a manager are not executed on symbols")
+        if function is None or (retention is not Retention.DENSE and not parts.thins_out(kind)):
+            raise Predates(f"{manager.__name__} has no such mask")
+        self._function: Any = function
+        self._where = f"{manager.__name__}.{function.__name__}"
+        known = _MASK_DEPARTURES.get((kind, eagle), ())
+        self.assumptions = ((), known) if known else ((),)
+
+    def _called(
+        self, start: Term, end: Term, alignment: Term, spec: Any, interval: Term, promised: Term
     ) -> dict[str, Any]:
+        """The arguments of a call."""
         values = {
             "start_block": start,
             "end_block": end,
             "alignment_tokens": alignment,
             "kv_cache_spec": spec,
-            "use_eagle": eagle,
+            "use_eagle": self._eagle,
             "retention_interval": interval,
             "reachable_boundaries": (promised,),
             "num_prompt_tokens": promised + 1,  # the last token is computed anew
         }
-        return spelled(function, arguments(function, values, where))
+        return spelled(self._function, arguments(self._function, values, self._where))
 
-    def state(here: Arithmetic, known: tuple[MaskDeparture, ...] = ()) -> Statement:
-        any_ = AnyMask(here, kind, eagle, retention)
+    def statement(self, here: Arithmetic, known: tuple[MaskDeparture, ...]) -> Statement:
+        """What holds of any blocks."""
+        any_ = AnyMask(here, self._kind, self._eagle, self._retention)
         fields = {"block_size": any_.block_size, "sliding_window": any_.window}
+        window = 2 if self._kind is GroupKind.SLIDING_WINDOW else None
+        spec = type(self._parts.spec(Group(self._kind, 1, window, self._eagle)))
         of_group = Record(spec, {n: v for n, v in fields.items() if v is not None})
         end = any_.start + any_.length
-        given = called(any_.start, end, any_.alignment, of_group, any_.interval, any_.promised)
+        given = self._called(
+            any_.start, end, any_.alignment, of_group, any_.interval, any_.promised
+        )
         spared = tuple(each.spares(any_.siblings, any_.block) for each in known)
         wide = () if any_.window is None else (any_.window >= 2,)
         premises = (*any_.premises, *wide, *spared)
-        return Statement(function, given, premises, any_.conclusions, any_.shapes, any_.sizes)
+        return Statement(self._function, given, premises, any_.conclusions, any_.shapes, any_.sizes)
 
-    known: tuple[MaskDeparture, ...] = ()
-    proof = first = prove(state, seconds)
-    if proof.verdict is Verdict.FAILED and (kind, eagle) in _MASK_DEPARTURES:
-        known = _MASK_DEPARTURES[kind, eagle]
-        proof = prove(lambda here: state(here, known), seconds)
-    if proof.verdict is Verdict.INCONCLUSIVE:
-        return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
-    failed = proof.verdict is Verdict.FAILED
-    chance = random.Random(0)
-    marks = [0, *(each for each in sorted(numbers_in(function)) if 0 < each < _FAR)]
-    for _ in range(TRIES if failed else AGREEING):
-        size, segment = chance.randint(1, 4), chance.randint(1, 6)
-        start = chance.randint(0, 9) + chance.choice(marks)
-        width = None if window is None else chance.randint(2, 6 * size)
-        group = Group(kind, size, width, eagle)
-        shape = geometry(group, segment * size)
-        end, apart = start + chance.randint(0, 20), segment * chance.randint(1, 3)
-        alignment = segment * size
-        promised = chance.randint(alignment, 20 * size + alignment)
-        interval = {Retention.DENSE: None, Retention.LATEST: 0}.get(retention, apart * size)
-        mask = function(**called(start, end, alignment, parts.spec(group), interval, promised))
-        siblings = replace(shape, segment=apart) if retention is Retention.INTERVAL else shape
-        boundary = promised // alignment * segment
-        for block in range(start, end):
-            kept = True if mask is None else mask[block - start]
-            spared = all(each.spares(siblings, block) for each in known)
-            if spared and kept is not is_due(shape, block, retention, boundary, apart):
-                wrong = f"{group}, alignment {alignment}: block {block} of {start} to {end}"
-                if not failed:
-                    raise InternalError(f"a proved mask is wrong: {wrong}")
-                return Outcome(Status.REFUTED, f"{proof.detail}: {wrong}", proof=proof)
-    if failed:
-        detail = f"{proof.detail or first.detail}; no values were found that show it"
-        return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
-    return Outcome(Status.PROVED, outside=tuple(each.cause for each in known), proof=proof)
+    def natively(self, trial: Trial) -> Iterator[Shown]:
+        """Blocks that the mask wrongly keeps or leaves out."""
+        chance, latest = trial.chance, self._retention is Retention.LATEST
+        marks = [0, *(each for each in sorted(numbers_in(self._function)) if 0 < each < _FAR)]
+        for _ in range(trial.tries):
+            size, segment = chance.randint(1, 4), chance.randint(1, 6)
+            start = chance.randint(0, 9) + chance.choice(marks)
+            window = self._kind is GroupKind.SLIDING_WINDOW
+            width = chance.randint(2, 6 * size) if window else None
+            group = Group(self._kind, size, width, self._eagle)
+            shape = geometry(group, segment * size)
+            end, apart = start + chance.randint(0, 20), segment * chance.randint(1, 3)
+            alignment = segment * size
+            promised = chance.randint(alignment, 20 * size + alignment)
+            thinned = self._retention is Retention.INTERVAL
+            interval = apart * size if thinned else 0 if latest else None
+            spec = self._parts.spec(group)
+            given = self._called(start, end, alignment, spec, interval, promised)
+            mask = self._function(**given)
+            siblings = replace(shape, segment=apart) if thinned else shape
+            boundary = promised // alignment * segment
+            for block in range(start, end):
+                kept = True if mask is None else mask[block - start]
+                spared = all(each.spares(siblings, block) for each in trial.known)
+                due = is_due(shape, block, self._retention, boundary, apart)
+                if spared and kept is not due:
+                    yield Shown(
+                        f"{group}, alignment {alignment}: block {block} of {start} to {end}"
+                    )
 
 
 def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
