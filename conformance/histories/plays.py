@@ -321,7 +321,7 @@ _REPLAYED = {
 }
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
-"""Of scenarios that offload, of which there are three ways, and of those with a store, so many."""
+"""Of scenarios that offload, in any of three ways, to a store, or in chunks, so many each."""
 _BESIDE_OFFLOADS = (
     "states",
     "windows, drafts",
@@ -382,5 +382,5 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
             for turn in range(getattr(_OFFLOADS, profile)):
                 beside = _BESIDE_OFFLOADS[turn % len(_BESIDE_OFFLOADS)]
                 number = place + turn * len(FEATURES)
-                for how in ("offloads", "store"):
+                for how in ("offloads", "store", "in chunks"):
                     yield Play(origin, f"{seed}:{number} with {how}, {beside}")

@@ -415,7 +415,6 @@ def _offloads(made: Scenario, how: str | None = None) -> None:
     if how == "chunks":
         chunk = made.any_of(1, 1, 2, 4) if len(sizes) == 1 else 1
         connector = replace(connector, chunk=chunk, outputs=made.chance(0.6))
-        retention = made.any_of(retention, "dense", "dense")
         if isinstance(retention, int):
             retention *= chunk  # vLLM refuses one that ends inside a chunk
     elif how == "store":
@@ -425,10 +424,34 @@ def _offloads(made: Scenario, how: str | None = None) -> None:
         made.deployed["retention_interval"] = retention
 
 
-def _forgotten_on_the_device(made: Scenario) -> None:
-    """Requests that arrive when chunks are in host memory alone."""
-    if made.deployed["connector"].chunk:
-        made.each(0.5, lambda _: {"after_reset": True})
+def _in_chunks(made: Scenario) -> None:
+    """Host memory in chunks, in which all that is computed has room."""
+    sizes = {each.block_size for each in made.groups}
+    chunk = made.any_of(1, 2, 2, 4) if len(sizes) == 1 else 1
+    made.deployed["connector"] = Connector(
+        offloads=2 + 16 * _LONGEST * len(made.groups),
+        chunk=chunk,
+        outputs=made.chance(0.7),
+        delay=made.any_of(0, 1, 1, 3),
+    )
+    if any(each.kind in SPARSE_KINDS for each in made.groups):
+        made.deployed["retention_interval"] = "dense"
+
+
+def _asked_again(made: Scenario) -> None:
+    """Requests go on with what others have computed, when chunks of it are in host memory alone.
+
+    Two of them come at once.
+    """
+    names = list(made.requests)
+    for name in ("again", "too", "more"):
+        donor = made.random.choice(names)
+        first = made.requests[donor]
+        whole = first.prompt + first.output
+        prompt = made.any_of(first.prompt, whole, whole + made.new_tokens(made.size))
+        prompt, output = prompt[: _LONGEST * made.size], made.new_tokens(made.random.randint(1, 6))
+        made.requests[name] = Arrival(prompt, output, made.any_of(0, 0, 2), donor)
+    made.each(0.5, lambda _: {"after_reset": True})
 
 
 def _host(made: Scenario) -> None:
@@ -528,12 +551,7 @@ FEATURES = (
     Feature(
         "no prefix caching", _uncached, without=("hits inside blocks", "retention", "offloads")
     ),
-    Feature(
-        "offloads",
-        _offloads,
-        _forgotten_on_the_device,
-        without=("retention", "one window", "outside the cache"),
-    ),
+    Feature("offloads", _offloads, without=("retention", "one window", "outside the cache")),
     Feature("connector", _connector, _transfers, share=2),
     Feature("precisions", _precisions),
     Feature("session", ask=_session, without=("embeddings", "stops")),
@@ -554,8 +572,11 @@ FEATURES = (
 )
 """Features in the order in which they change a scenario."""
 
-_STORE = Feature("store", lambda made: _offloads(made, "store"))
-"""A scenario has it only if its seed names it."""
+_NAMED = (
+    Feature("store", lambda made: _offloads(made, "store")),
+    Feature("in chunks", _in_chunks, _asked_again),
+)
+"""Features that scenarios have only if their seed names them."""
 
 _LAYOUTS = FEATURES[:10]
 """They say which groups there are: a scenario has one of them at most."""
@@ -568,7 +589,7 @@ def features(seed: int | str) -> list[Feature]:
     """
     _, _, named = str(seed).partition(" with ")
     if named:
-        return [each for each in (*FEATURES, _STORE) if each.name in named.split(", ")]
+        return [each for each in (*FEATURES, *_NAMED) if each.name in named.split(", ")]
     random = Random(f"hitproof scenario {seed}")
     chosen = [FEATURES[int(str(seed).rpartition(":")[2]) % len(FEATURES)]]
     others = sorted(FEATURES, key=lambda each: random.random() ** (1 / each.share), reverse=True)
@@ -606,7 +627,7 @@ def go_together(one: Feature, other: Feature) -> bool:
 
 
 def _made(random: Random, chosen: list[Feature]) -> SchedulerHistory:
-    in_order = [each for each in (*FEATURES, _STORE) if each in chosen]
+    in_order = [each for each in (*FEATURES, *_NAMED) if each in chosen]
     size = random.choice((2, 4, 4, 8))
     made = Scenario(random, size, [Group(_FULL, size)])
     for each in in_order:

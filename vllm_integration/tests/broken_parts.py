@@ -781,7 +781,7 @@ PARTS: dict[str, tuple[Callable[[], Faults], Callable[[], Iterable[SchedulerHist
         lambda: chain(
             offloading(40, "chunks"),
             offloading(12, "chunks", "resets"),
-            [scenario("3:2276 with offloads, block sizes, drafts")],
+            (scenario(f"1:{number} with in chunks, windows, drafts") for number in range(12)),
         ),
     ),
     "stores": (stores, lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks"))),
