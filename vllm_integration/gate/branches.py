@@ -123,6 +123,8 @@ class Share:
         digests: of the source of each module.
         counts: of each module, how many branches there are, and how many of them ran.
         not_run: the other branches, each with the reason, "" where there is none.
+        undecided: the codes of divergences that no case could have shown, since the condition
+            that decides each did not run; None where that was not measured.
     """
 
     release: str
@@ -130,6 +132,7 @@ class Share:
     digests: Mapping[str, str]
     counts: Mapping[str, tuple[int, int]]
     not_run: Sequence[tuple[Branch, str]]
+    undecided: Sequence[str] | None = None
 
     @property
     def total(self) -> int:
@@ -164,7 +167,7 @@ class Share:
                 for name, (total, run) in self.counts.items()
             },
             "not_run": [picked(each, *_PLACE) | {"reason": why} for each, why in self.not_run],
-        }
+        } | ({} if self.undecided is None else {"undecided": list(self.undecided)})
 
     @staticmethod
     def from_json(release: str, data: Mapping[str, Any]) -> "Share":
@@ -178,6 +181,7 @@ class Share:
             {name: each["digest"] for name, each in modules.items()},
             {name: (each["branches"], each["run"]) for name, each in modules.items()},
             [(branch, reason) for reason, branch in found],
+            data.get("undecided"),
         )
 
 
@@ -230,11 +234,17 @@ class Measured:
 
 
 class _Measuring:
-    """A worker that reports the branches that run while it judges, to ``noted``."""
+    """A worker that reports what runs while it judges: branches to ``noted``, and codes."""
 
-    def __init__(self, worker: Answers, noted: Callable[[Mapping[str, Any], Arcs], None]) -> None:
+    def __init__(
+        self,
+        worker: Answers,
+        noted: Callable[[Mapping[str, Any], Arcs], None],
+        decided: set[str],
+    ) -> None:
         self._worker = worker
         self._noted = noted
+        self._decided = decided
 
     def ask(self, timeout: float, **message: Any) -> dict[str, Any]:
         """The answer; raises what a worker raises."""
@@ -244,6 +254,7 @@ class _Measuring:
         arcs = {name: set(map(tuple, each)) for name, each in answer["arcs"].items()}
         if "cannot" not in answer:
             self._noted(message, arcs)
+            self._decided.update(answer["decided"])
         return answer
 
     def close(self) -> None:
@@ -267,6 +278,7 @@ def measure(
     ran: Arcs = {}
     by_question: dict[str, Arcs] = {}
     searched: Ran | None = None
+    decided: set[str] = set()
 
     def noted(message: Mapping[str, Any], arcs: Arcs) -> None:
         if searched is None:
@@ -277,7 +289,7 @@ def measure(
     with Workers(target, limits) as workers:
 
         def start() -> Session:
-            return Session(lambda: _Measuring(workers.start(), noted), limits.timeout)
+            return Session(lambda: _Measuring(workers.start(), noted, decided), limits.timeout)
 
         with closing(Sessions(limits.jobs, start)) as sessions:
             actual, detail = sessions.policies()
@@ -304,9 +316,10 @@ def measure(
                 for name, *arc in searched.arcs():
                     ran.setdefault(name, set()).add((arc[0], arc[1]))
             asked = {name: sorted(arcs) for name, arcs in ran.items()}
-            modules = sessions.ask(op="branches", arcs=asked)["modules"]
+            answer = sessions.ask(op="branches", arcs=asked)
     questions = _open_questions(detail, settled, played)
-    found = _held(target.version or target.name, profile, modules, known, questions, new)
+    name, undecided = target.version or target.name, sorted({*answer["codes"]} - decided)
+    found = _held(name, profile, answer["modules"], undecided, known, questions, new)
     return replace(found, distilled=distilled, unlisted=unlisted)
 
 
@@ -343,6 +356,7 @@ def _held(
     release: str,
     profile: Profile,
     modules: Mapping[str, Any],
+    undecided: Sequence[str],
     known: Sequence[Reason],
     questions: Sequence[str],
     new: Mapping[str, int],
@@ -369,9 +383,8 @@ def _held(
         )
         for name in modules
     }
-    share = Share(
-        release, profile, {n: each["digest"] for n, each in modules.items()}, counts, not_run
-    )
+    digests = {name: each["digest"] for name, each in modules.items()}
+    share = Share(release, profile, digests, counts, not_run, undecided)
     stale = [reason for reason, about in of.items() if any(each.run for each in about)]
     return Measured(share, stale, [each for each in known if not of[each]], questions, new)
 

@@ -22,7 +22,10 @@ def measured_json(found: Measured) -> dict[str, Any]:
 
 def share_json(share: Share) -> dict[str, Any]:
     """A share as JSON."""
-    return counted_json(share) | {"not_run": share.as_json()["not_run"]}
+    kept = share.as_json()
+    return counted_json(share) | {
+        name: kept[name] for name in ("not_run", "undecided") if name in kept
+    }
 
 
 def counted_json(share: Share) -> dict[str, Any]:
@@ -69,4 +72,7 @@ def _print_share(share: Share, console: Console, verbose: bool) -> None:
         console.print(f"{len(branches)} not run: {escape(reason or 'no reason yet')}")
         for line in branches if verbose or not reason else ():
             console.print(f"  {line}", markup=False, soft_wrap=True)
+    if share.undecided:
+        codes = ", ".join(share.undecided)
+        console.print(f"no case could have shown: {codes}", markup=False, soft_wrap=True)
     console.print(share.describe(), markup=False)

@@ -56,12 +56,13 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 ``finding``               From a divergence to a finding: shrink it, show it on a whole
                           manager, write it as a test, in one go.
 ``branches``              All branches of the target's managers, or of other ``modules``, and which
-                          are in ``arcs``, by module (`vllm_integration.worker.branches`).
+                          are in ``arcs``, by module; and all ``codes`` that are decided
+                          (`vllm_integration.worker.branches`).
 ``selftest`` and others   See `vllm_integration.worker.selftest`.
 ========================= ==============================================================
 
 A ``check`` or ``replay`` with ``branches`` gives ``arcs``, too: what ran of the target's managers,
-or of the modules that it names.
+or of the modules that it names; and, where it names none, the codes that were ``decided``.
 
 ``finding`` takes ``by``, which says where the divergence comes from and so what describes it:
 ``check`` (``evidence``), ``replay`` (``play``, ``signature``) or ``lockstep`` (``history``,

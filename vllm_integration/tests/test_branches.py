@@ -12,6 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from hitproof.conformance.findings.footprints import place_of
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.schema import (
@@ -53,6 +54,7 @@ from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import PLAIN, Copy, limits, release
+from hitproof.vllm_integration.worker.deciding import _decided
 
 RECORDED = shares(BRANCHES)
 FREE = "        self.coordinator.free(request.request_id)\n"
@@ -88,6 +90,30 @@ def test_a_share_is_read_as_it_was_written(tmp_path: Path) -> None:
         keep(record, share)
     assert shares(record) == RECORDED
     assert record.read_text() == BRANCHES.read_text()
+
+
+def test_a_code_is_decided_at_the_innermost_condition() -> None:
+    source = """def judge(self, seen):
+    \"\"\"Judge.\"\"\"
+    first = Code.HIT_TOO_LONG
+    if seen:
+        for each in seen:
+            found = Code.HIT_TOO_SHORT if each else None
+        while seen:
+            yield Code.BLOCK_LEAKED
+    match seen:
+        case None:
+            yield Code.KEY_LOST
+    return [Code.EVENTS_WRONG for each in seen]
+"""
+    found = {code: sorted(lines) for code, lines in _decided(source)}
+    assert found == {
+        Code.HIT_TOO_LONG: [3],
+        Code.HIT_TOO_SHORT: [6],
+        Code.BLOCK_LEAKED: [7],
+        Code.KEY_LOST: [10],
+        Code.EVENTS_WRONG: [12],
+    }
 
 
 def test_a_share_without_a_reason_says_so() -> None:
@@ -254,7 +280,12 @@ def test_a_stale_reason_is_refused(
     monkeypatch.setattr(command, "NOT_RUN", known)
     ran = CliRunner().invoke(cli.app, ["branches", "--quick", "0.33.0"])
     assert ran.exit_code == 1
-    assert "stale reason: KVCacheManager.allocate_* runs" in " ".join(ran.output.split())
+    said = " ".join(ran.output.split())
+    assert "stale reason: KVCacheManager.allocate_* runs" in said
+    # The history is of a manager: no scheduler is judged.
+    _, _, undecided = said.partition("no case could have shown: ")
+    assert Code.REQUEST_NEVER_FINISHES in undecided
+    assert Code.REFERENCE_COUNT_WRONG not in undecided
     root = broken_copy("0.33.0", {FREE: DEAD + FREE})
     refused = CliRunner().invoke(cli.app, ["branches", "--record", str(root)])
     assert refused.exit_code == 2

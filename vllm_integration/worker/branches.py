@@ -6,13 +6,14 @@ what runs while modules are imported runs in any case.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker.deciding import decisions
 from hitproof.vllm_integration.worker.replay import abilities
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def measured(
 ) -> dict[str, Any]:
     """The answer of an operation that judges, with the ``arcs`` that ran meanwhile, by module.
 
-    ``branches`` of the message names the modules, or is true for `MODULES`.
+    ``branches`` of the message names the modules, or is true for `MODULES`. Then the answer also
+    has the codes that were ``decided``: those whose condition ran.
 
     Raises ImportError where there is no coverage.py.
     """
@@ -43,14 +45,22 @@ def measured(
     abilities(subject, {})
     named = message["branches"]
     files = _files(MODULES if named is True else named)
-    tracing = _coverage(files)
+    judges = decisions() if named is True else {}
+    tracing = _coverage([*files.values(), *judges])
     tracing.start()
     try:
         answer = operation(subject, message)
     finally:
         tracing.stop()
     data = tracing.get_data()
-    return answer | {"arcs": {name: data.arcs(file) or [] for name, file in files.items()}}
+    decided = {
+        code
+        for file, conditions in judges.items()
+        for code, lines in conditions
+        if not lines.isdisjoint(data.lines(file) or ())
+    }
+    arcs = {name: data.arcs(file) or [] for name, file in files.items()}
+    return answer | {"arcs": arcs, "decided": sorted(decided)}
 
 
 def branches(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
@@ -60,12 +70,12 @@ def branches(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 
     Gives ``modules``: for each the ``digest`` of its source, and its ``branches``, each with its
     ``function``, ``line``, the line that it goes ``to``, the ``text`` of the first and
-    ``to_text`` of the second, and whether it was ``run``. Raises ImportError where there is no
-    coverage.py.
+    ``to_text`` of the second, and whether it was ``run``; and ``codes``, all that are decided.
+    Raises ImportError where there is no coverage.py.
     """
     del subject
     files = _files(message.get("modules", MODULES))
-    analysis = _coverage(files)
+    analysis = _coverage(files.values())
     data = analysis.get_data()
     data.add_arcs(
         {file: list(map(tuple, message["arcs"].get(name, ()))) for name, file in files.items()}
@@ -77,7 +87,9 @@ def branches(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         str(Path(file).resolve()): each
         for file, each in json.loads(report.read_text(encoding="utf-8"))["files"].items()
     }
-    return {"modules": {name: _module(file, found[file]) for name, file in files.items()}}
+    codes = {code for conditions in decisions().values() for code, _ in conditions}
+    modules = {name: _module(file, found[file]) for name, file in files.items()}
+    return {"modules": modules, "codes": sorted(codes)}
 
 
 def _module(file: str, reported: dict[str, Any]) -> dict[str, Any]:
@@ -110,10 +122,10 @@ def _files(names: Sequence[str]) -> dict[str, str]:
     return {name: str(Path(each.__file__ or "").resolve()) for name, each in modules.items()}
 
 
-def _coverage(files: Mapping[str, str]) -> "Coverage":
+def _coverage(files: Iterable[str]) -> "Coverage":
     from coverage import Coverage  # an extra, which no other operation needs
 
-    made = Coverage(data_file=None, config_file=False, branch=True, include=list(files.values()))
+    made = Coverage(data_file=None, config_file=False, branch=True, include=list(files))
     made.set_option("run:disable_warnings", ["trace-changed", "no-data-collected"])
     for which in ("exclude", "partial"):
         made.clear_exclude(which)  # no comment of the target leaves anything out
