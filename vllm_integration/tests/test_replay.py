@@ -94,7 +94,8 @@ def test_what_is_printed() -> None:
     result = hitproof("replay", path, "0.23.0", "--format", "json")
     report = json.loads(result.stdout)
     assert (result.returncode, report["verdict"]) == (Verdict.DIVERGES, "diverges")
-    (finding,) = report["findings"]
+    told, finding = report["findings"]
+    assert told["claim"] == "events_describe_the_cache"  # of blocks that retention left out
     assert finding["claim"] == "retention_keeps_resends_and_extensions"
     assert finding["sentence"].startswith("Under sparse retention")
     assert finding["given"][-1].startswith('steps[0] {"do": "schedule", "request": "a"}')
