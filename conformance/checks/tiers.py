@@ -167,7 +167,7 @@ def longest_hit(
     stored: Container[Question],
     policy: LookaheadHorizon = LookaheadHorizon.HASHED,
 ) -> int:
-    """The hit in tokens that is due to a request of one token more than ``max_length``.
+    """The longest hit, in tokens, for a request of one token more than ``max_length``.
 
     ``local`` is how many of its tokens the prefix cache has, ``stored`` are chunks. What adds less
     than a chunk is not worth a load.

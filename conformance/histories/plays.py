@@ -321,7 +321,7 @@ _REPLAYED = {
 }
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
-"""Of scenarios that offload, in any of three ways, to a store, or in chunks, so many each."""
+"""How many scenarios of each kind offload: in any of three ways, to a store, or in chunks."""
 _BESIDE_OFFLOADS = (
     "states",
     "windows, drafts",

@@ -1,4 +1,4 @@
-"""The figures of campaigns: what is on record, and what becomes of a finding that nobody read."""
+"""The figures of campaigns: what is on record, and what becomes of findings that were not read."""
 
 import json
 from pathlib import Path
