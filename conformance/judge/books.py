@@ -64,7 +64,7 @@ class Books:
         self._prefixes = prefixes
         self._descriptions = EventDescriptions(engine, requests, prefixes, fine)
         self._stats: Counter[str] = Counter()
-        self._follower = Follower(engine, requests, prefixes, fine)
+        self._follower = Follower(engine.groups, prefixes, {DEVICE: self._descriptions})
         self._resumes = True
         self.counted: Counter[str] = Counter()
 

@@ -72,7 +72,8 @@ class EventDescriptions:
             "order": (sorted(set(ends)), ends),
             "first block": (True, start <= first[0] < ends[0]),
         }
-        if event.group is not None and not self._fine and len(ends) > 1:
+        spans = len(ends) == 1 and event.block_size == ends[0] - start
+        if event.group is not None and not self._fine and not spans:
             due["block_size"] = self._engine.groups[event.group].block_size, event.block_size
         if event.group is not None and event.kind is not None:
             group = self._engine.groups[event.group]

@@ -7,13 +7,13 @@ a parent that it knows.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Name, Prefixes
-from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.judge.event_descriptions import DEVICE, EventDescriptions, Wrong
 from hitproof.conformance.subject.managers import Cleared, Event, Removed, Stored
+from hitproof.spec.groups import Group
 
 UNTOLD = frozenset(
     {
@@ -32,25 +32,18 @@ _Entries = Counter[tuple[int | None, Name]]
 
 
 class Follower:
-    """Follows the events of one history about the pools of some media.
-
-    ``fine`` is whether entries may end inside blocks.
-    """
+    """Follows the events of one history about the pools of some media, each with descriptions."""
 
     def __init__(
         self,
-        engine: EngineConfiguration,
-        requests: Mapping[str, RequestInput],
+        groups: Sequence[Group],
         prefixes: Prefixes,
-        fine: bool,
-        media: Sequence[str] = (DEVICE,),
+        descriptions: Mapping[str, EventDescriptions],
     ) -> None:
-        self._groups = engine.groups
+        self._groups = groups
         self._prefixes = prefixes
-        self._descriptions = {
-            medium: EventDescriptions(engine, requests, prefixes, fine, medium) for medium in media
-        }
-        self._cached: dict[str, Cached] = {medium: {} for medium in media}
+        self._descriptions = descriptions
+        self._cached: dict[str, Cached] = {medium: {} for medium in descriptions}
         """What was cached when events were taken last."""
 
     def starts_from(self, cached: Cached, medium: str = DEVICE) -> None:
@@ -85,10 +78,9 @@ class Follower:
                 copies[medium].subtract(entries)
                 known[medium].difference_update(entries)
             else:
-                told = {key for each in copies.values() for (_, key), n in each.items() if n > 0}
-                later = [each for _, each in events[number + 1 :] if isinstance(each, Stored)]
                 if not wrong:
-                    wrong += self._misplaced(event, told, later)
+                    later = (each for _, each in events[number + 1 :] if isinstance(each, Stored))
+                    wrong += self._misplaced(event, copies.values(), later)
                 copies[medium].update(entries)
                 known[medium].update(entries)
             yield from wrong
@@ -98,9 +90,9 @@ class Follower:
             yield from _differs(medium, copies[medium], known[medium], _entries(cached, grouped))
 
     def _misplaced(
-        self, event: Stored, told: set[Name], later: Sequence[Stored]
+        self, event: Stored, copies: Iterable[_Entries], later: Iterable[Stored]
     ) -> Iterator[Wrong]:
-        """How who was told of some keys, in any group, cannot tell the tokens of stored blocks."""
+        """How who was told of copies, in any group, cannot tell the tokens of stored blocks."""
         keys, parent = ", ".join(event.keys) or "nothing", event.parent
         if len(event.token_ids) != len(event.keys) * event.block_size:
             yield (
@@ -108,15 +100,19 @@ class Follower:
                 f"the event that {keys} is stored has the tokens of these blocks",
                 f"it has {len(event.token_ids)}, for {len(event.keys)} of {event.block_size} each",
             )
-        elif parent is None or parent in told:
             return
-        elif any(event.group == each.group and parent in each.keys for each in later):
+        if parent is None or any(
+            key == parent and number > 0 for each in copies for (_, key), number in each.items()
+        ):
+            return
+        groups = [each.group for each in later if parent in each.keys]
+        if event.group in groups:
             yield (
                 Code.EVENTS_WRONG,
                 f"the event that {parent} is stored comes before those of the next",
                 f"it comes after that of {keys}",
             )
-        elif not any(parent in each.keys for each in later):
+        elif not groups:
             size = self._groups[event.group or 0].block_size
             inside = (self._prefixes.end(parent) or 0) % size
             yield (

@@ -16,13 +16,14 @@ from hitproof.conformance.findings.evidence import OFFLOADING
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
-from hitproof.conformance.histories.naming import Name, Naming
+from hitproof.conformance.histories.naming import Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.content_entries import DueEntries
 from hitproof.conformance.judge.content_keys import KeyedContent
 from hitproof.conformance.judge.content_store import ContentStore
+from hitproof.conformance.judge.followers import Cached
 from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.scheduling.transfers import (
     CONNECTOR,
@@ -35,8 +36,6 @@ from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Plan
 from hitproof.spec.claims import Divergence
 from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.spec.sharing import final_tokens
-
-Cached = Mapping[tuple[int, Name], tuple[int, ...]]
 
 
 class Offloading(ConnectorTransfers):

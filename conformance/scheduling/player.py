@@ -21,6 +21,7 @@ from hitproof.conformance.histories.workloads import Pause, Reset, SchedulerHist
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.event_descriptions import DEVICE as ON_DEVICE
 from hitproof.conformance.judge.event_descriptions import HOST as ON_HOST
+from hitproof.conformance.judge.event_descriptions import EventDescriptions
 from hitproof.conformance.judge.followers import Follower
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -96,7 +97,11 @@ class _Player:
                 requests,
                 self._content.store,
             )
-        self._events = Follower(engine, requests, prefixes, fine=False, media=(ON_DEVICE, ON_HOST))
+        descriptions = {
+            medium: EventDescriptions(engine, requests, prefixes, fine=False, medium=medium)
+            for medium in (ON_DEVICE, ON_HOST)
+        }
+        self._events = Follower(engine.groups, prefixes, descriptions)
         connector = history.deployment.connector
         self._transfers: ConnectorTransfers | None = None
         if connector is not None:
@@ -454,7 +459,7 @@ class _Player:
         waits -= loaded
         waits |= self._awaiting_grammar
         known = {
-            name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
+            name: self._num_tokens(name)
             for name in self._arrived
             if name not in self._ended and name not in waits and self._sessions.is_its_turn(name)
         }
@@ -818,9 +823,7 @@ class _Player:
         if most is None:
             return None
         for name in names:
-            tokens = len(self._history.requests[name].prompt)
-            tokens += len(self.outcome.lives[name].delivered)
-            if not deployment.enable_chunked_prefill and tokens > most:
+            if not deployment.enable_chunked_prefill and self._num_tokens(name) > most:
                 return "prompt"
             whole = encoder is not None and encoder.whole_images
             if whole and any(each.length > most for each in self._images_ahead(name)):

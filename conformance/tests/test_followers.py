@@ -9,7 +9,7 @@ import pytest
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.judge.event_descriptions import DEVICE, HOST
+from hitproof.conformance.judge.event_descriptions import DEVICE, HOST, EventDescriptions
 from hitproof.conformance.judge.followers import Follower
 from hitproof.conformance.subject.managers import Cleared, Event, Removed, Stored
 from hitproof.spec.groups import Group, GroupKind
@@ -51,7 +51,11 @@ def codes(
         DEVICE: {(0, name): (number,) for number, name in enumerate(device)},
         HOST: {(0, name): (number,) for number, name in enumerate(host)},
     }
-    follower = Follower(engine, REQUESTS, PREFIXES, fine, media=(DEVICE, HOST))
+    descriptions = {
+        medium: EventDescriptions(engine, REQUESTS, PREFIXES, fine, medium)
+        for medium in (DEVICE, HOST)
+    }
+    follower = Follower(engine.groups, PREFIXES, descriptions)
     follower.starts_from({(0, name): ids for name, ids in before.items()})
     return {code for code, _, _ in follower.wrong(events, pools)}
 
@@ -95,6 +99,7 @@ def test_what_leads_to_what_is_cached_is_right(
         ),
         ([(DEVICE, replace(FIRST, token_ids=(1, 3)))], [ONE], [], Code.EVENT_DESCRIPTION_WRONG),
         ([(DEVICE, replace(FIRST, block_size=4))], [ONE], [], Code.EVENT_DESCRIPTION_WRONG),
+        ([(DEVICE, replace(FIRST, block_size=1))], [ONE], [], Code.EVENT_DESCRIPTION_WRONG),
         ([(DEVICE, replace(NEXT, parent=TWO))], [TWO], [], Code.EVENT_DESCRIPTION_WRONG),
         ([(DEVICE, replace(FIRST, kind="mamba"))], [ONE], [], Code.EVENT_DESCRIPTION_WRONG),
         (
@@ -123,7 +128,7 @@ def test_a_copy_that_stays_is_not_forgotten() -> None:
     assert codes([(DEVICE, gone)], [ONE], before=copies) == {Code.EVENT_FORGETS_COPY}
     assert not codes([], [ONE], before=copies)
     assert not codes([(DEVICE, gone), (DEVICE, gone)], [], before=copies)
-    # It was removed as a whole, and nobody was told that it is stored again.
+    # Its only block was removed, and no event says that it is stored again.
     assert codes([(DEVICE, gone)], [ONE], before={ONE: (1,)}) == {Code.EVENTS_WRONG}
 
 
