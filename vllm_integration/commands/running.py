@@ -87,6 +87,10 @@ def announce(text: str) -> None:
     Console(stderr=True, highlight=False).print(text, style="dim")
 
 
+_LINE_SECONDS = 60
+"""Between lines about progress where there is no terminal."""
+
+
 class _Counts(ProgressColumn):
     """What is done of how many, the time that it took, and an estimate of what is left."""
 
@@ -124,12 +128,17 @@ def progress(
 def jobs(
     what: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[int, int, Mapping[str, int]], None]]:
-    """A bar of jobs; call it with what is done, the total, and what was seen, with numbers."""
+    """A bar of jobs; call it with what is done, the total, and what was seen, with numbers.
+
+    Where there is no terminal it is a line every minute.
+    """
     with _bar(console, clock) as bar:
+        told_at = clock()
         task = bar.add_task(f"{what}: start", total=None)
         first: list[tuple[int, float]] = []
 
         def show_done(done: int, total: int, seen: Mapping[str, int]) -> None:
+            nonlocal told_at
             first[1:] = [(done, clock())]
             (before, began), (_, now) = first[0], first[-1]
             rate = [f"{60 * (done - before) / (now - began):.1f} a minute"] if now > began else []
@@ -141,6 +150,10 @@ def jobs(
                 total=total,
                 refresh=True,
             )
+            if bar.disable and now - told_at >= _LINE_SECONDS:
+                told_at = now
+                counts = _Counts().render(bar.tasks[0]).plain
+                bar.console.print(f"{bar.tasks[0].description}, {counts}", soft_wrap=True)
 
         yield show_done
 
@@ -174,6 +187,7 @@ def _bar(console: Console | None, clock: Callable[[], float]) -> Progress:
         transient=True,
         disable=not console.is_terminal,
         get_time=clock,
+        speed_estimate_period=600,  # jobs can take minutes
     )
 
 

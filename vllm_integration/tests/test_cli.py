@@ -21,7 +21,7 @@ from hitproof.spec.claims import Status
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.commands.options import EXIT_CODES
-from hitproof.vllm_integration.commands.running import phases, progress
+from hitproof.vllm_integration.commands.running import jobs, phases, progress
 from hitproof.vllm_integration.sandbox.driver import InternalFailure
 from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.tests.conftest import hitproof
@@ -102,6 +102,16 @@ def test_progress_has_phase_count_elapsed_time_and_an_estimate() -> None:
         r"judging: findings .* 4/4, \d+:\d\d:\d\d elapsed",
     ):
         assert [line for line in lines if re.match(wanted, line)], wanted
+
+
+def test_progress_of_jobs_is_a_line_a_minute_where_there_is_no_terminal() -> None:
+    printed, now = StringIO(), 0.0
+    with jobs("campaign", Console(file=printed, width=20), lambda: now) as done:
+        for now in (1.0, 30.0, 61.0, 90.0, 119.0, 130.0):
+            done(int(now), 200, {"known": 3})
+    first, second = printed.getvalue().splitlines()
+    assert first.startswith("campaign: 60.0 a minute, 3 known, 61/200, 0:01:01 elapsed, about ")
+    assert re.match(r"campaign: 60.0 a minute, 3 known, 130/200, 0:02:10 elapsed", second)
 
 
 def test_phases_are_shown_one_at_a_time() -> None:
