@@ -1,11 +1,10 @@
 """What the pages of claims ask for; ``templates`` has their text."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from docs.notation import Line, formulas
 from docs.pictures import picture
 from docs.source import place, rests_on
 from docs.tables import faults, survey
@@ -58,26 +57,10 @@ def title(claim: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def formulas_of(claim: Claim) -> Iterator[tuple[str, list[Line]]]:
-    """The formulas of its clauses, and of what they rest on, under a title."""
-    stated = [line for each in claim.clauses for line in formulas(each)]
-    beneath = {each for clause in claim.clauses for each in rests_on(clause)} - set(claim.clauses)
-    ordered = sorted(beneath, key=lambda each: each.__name__)
-    below = [line for each in ordered for line in formulas(each)]
-    if stated:
-        yield "", stated
-    if below:
-        yield "They rest on:", below
-
-
-def letters(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """The letters of formulas, and what they stand for."""
-    return sorted({pair for line in lines for pair in line.symbols.items()})
-
-
-def by_values(claim: Claim) -> list[str]:
-    """The clauses that are no formulas."""
-    return [each.__name__ for each in claim.clauses if not formulas(each)]
+def beneath(claim: Claim) -> list[Callable[..., Any]]:
+    """What its clauses rest on, by name."""
+    found = {each for clause in claim.clauses for each in rests_on(clause)}
+    return sorted(found - set(claim.clauses), key=lambda each: each.__name__)
 
 
 def unproved(claim: Claim) -> list[str]:

@@ -23,7 +23,6 @@ from docs import (
     tables,
     themes,
 )
-from docs.notation import NotWritable
 from docs.pictures import NoPicture
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.findings.codes import MEANINGS
@@ -63,7 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     try:
         made["assets/no-script.css"] = themes.without_script()
         made |= generated()
-    except (NoPicture, source.NoSuchCode, NotWritable, themes.NoTheme) as error:
+    except (NoPicture, source.NoSuchCode, themes.NoTheme) as error:
         raise PluginError(str(error)) from error
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))

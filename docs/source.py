@@ -76,6 +76,6 @@ def _called(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
         for name in code.co_names:
             other = function.__globals__.get(name)
             if not isinstance(other, FunctionType) or other.__module__ == terms.__name__:
-                continue  # what stands for an operator is part of the formula
+                continue  # what stands for an operator is no clause
             if other.__module__.startswith("hitproof.spec."):
                 yield other

@@ -1,68 +1,22 @@
-"""What pages are made of: formulas, pictures, code."""
-
-from html import unescape
-from re import sub
-from typing import Any
+"""What pages are made of: pictures, code."""
 
 import pytest
 
 from docs import figures
-from docs.notation import formulas
 from docs.pictures import PICTURES, picture
 from docs.pool_pictures import states
-from docs.source import NoSuchCode, find, listing, place, rests_on
+from docs.source import NoSuchCode, find, listing, place
 from docs.tables import bounds
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.spec.attention import attends, tail_blocks
+from hitproof.spec.attention import tail_blocks
 from hitproof.spec.claims import CLAIMS
-from hitproof.spec.hits import in_required_run, run_start, valid_hit
-from hitproof.spec.pool import is_sound, touched
-from hitproof.spec.releases.fine import witness_unit
-from hitproof.spec.releases.horizons import horizon
-from hitproof.spec.terms import Formula, Term, implies, not_
+from hitproof.spec.pool import is_sound
 
 
-def plain(mathml: str) -> str:
-    """A formula in one line."""
-    fractions = sub(r"<mfrac><mrow>(.*?)</mrow><mrow>(.*?)</mrow></mfrac>", r"(\1)/(\2)", mathml)
-    return unescape(sub(r"<[^>]*>", "", fractions)).translate(
-        {0x2212: "-", 0x2228: "|", 0x2227: "&"}
-    )
-
-
-def written(clause: Any) -> list[tuple[str, str]]:
-    return [(line.case, plain(line.mathml)) for line in formulas(clause)]
-
-
-def test_formulas_are_the_clauses_run_on_symbols() -> None:
-    assert written(tail_blocks) == [("", "tail blocks(w,b)=⌈(w-1)/(b)⌉")]
-    assert ("sliding window", "run start(L)=L-t") in written(run_start)
-    assert ("window given", "attends(q,k,w)⇔k≤q&q-k<w") in written(attends)
-    assert ("mamba", "in required run(i,L)⇔0≤i&L-1≤i&i<L") in written(in_required_run)
-    assert ("mamba", "witness unit(i,units)=i·units+units-1") in written(witness_unit)
-    assert ("", "touched:queued←queued-max(1-ref count,0)") in written(touched)
-
-
-def test_what_decides_by_values_has_no_formula() -> None:
-    assert formulas(valid_hit) == ()
-    assert formulas(horizon) == ()  # it asks which policy, which no symbol can answer
-
-
-def test_parentheses_say_what_is_computed() -> None:
-    def tangled(token: Term, window: Term) -> Formula:
-        either = (token < 1) | ((window < 2) & (token == window))
-        both = either & (token - (window - 1) <= 2)
-        return implies(both, not_(either))
-
-    assert written(tangled) == [("", "tangled(k,w)⇔(k<1|(w<2&k=w))&k-(w-1)≤2⇒¬(k<1|(w<2&k=w))")]
-
-
-def test_every_claim_has_a_formula_and_a_picture() -> None:
+def test_every_claim_has_a_picture() -> None:
     assert PICTURES.keys() == CLAIMS.keys()
     for claim in CLAIMS.values():
-        beneath = {*claim.clauses, *(each for c in claim.clauses for each in rests_on(c))}
-        assert any(formulas(each) for each in beneath), claim.name
         assert picture(claim.name).figures
         assert picture(claim.name).caption
 

@@ -68,7 +68,6 @@ def test_every_claim_has_a_page_with_all_its_parts(read: dict[str, Page], site: 
         assert claim.sentence in page.text
         assert str(claim.divergence) in page.text
         assert '<svg xmlns="http://www.w3.org/2000/svg" class="strip"' in html
-        assert "<math" in html
         assert f"`{CHECKS[claim.name].__name__}`" not in page.text  # Markdown became HTML
         assert CHECKS[claim.name].__name__ in page.text
         for clause in claim.clauses:
