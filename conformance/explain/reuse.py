@@ -12,6 +12,7 @@ from hitproof.conformance.picking import picked
 from hitproof.spec.groups import Group, GroupKind, geometry, share_eagle
 from hitproof.spec.hits import required_run
 from hitproof.spec.releases.fine import (
+    FINE_KINDS,
     HitGranularity,
     at_hash_units,
     hit_alignment,
@@ -90,9 +91,24 @@ class CacheSetup:
         return hit_alignment(self.groups, self.hash_block_size, HitGranularity.FINE)
 
     @cached_property
+    def coarse(self) -> bool:
+        """Whether hits could end inside blocks, but for groups of a kind that does not allow it."""
+        fitting = [
+            group
+            for group in self.groups
+            if group.kind in FINE_KINDS or group.block_size == self.hash_block_size
+        ]
+        return not self.fine and is_fine_grained(fitting, self.hash_block_size)
+
+    @property
+    def drops_blocks(self) -> bool:
+        """Whether lookups match a block past the hit, for draft layers, and drop it."""
+        return self.use_eagle and not self.hash_lookahead
+
+    @cached_property
     def looked_up(self) -> tuple[Group, ...]:
         """The groups as a lookup treats them, in hash units where hits are fine-grained."""
-        shared = share_eagle(self.groups, self.use_eagle and not self.hash_lookahead)
+        shared = share_eagle(self.groups, self.drops_blocks)
         if not self.fine:
             return shared
         return tuple(at_hash_units(group, self.hash_block_size) for group in shared)

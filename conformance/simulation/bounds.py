@@ -6,7 +6,7 @@ All as if each request had ended before the next one begins.
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.histories.schema import EngineConfiguration
@@ -25,18 +25,36 @@ class Bound:
     """What one request could hit, in tokens.
 
     Attributes:
+        setup: the engine.
+        cap: the most that its lookup may serve.
         shared: how many of its tokens an earlier request computed.
         unbounded: what it hits in a cache that keeps all of them.
         promised: what retention promises it of these.
+        junction: what retention promises it since two earlier requests share a prefix, where the
+            release keeps that.
         foresight: what it hits in a cache of this size that knows all requests to come.
         donor: the last earlier request that has the shared tokens; None where nothing is shared.
     """
 
+    setup: CacheSetup
+    cap: int
     shared: int
     unbounded: int
     promised: int
+    junction: int
     foresight: int
     donor: int | None
+
+    def within(self, horizon: int | None) -> int:
+        """What it hits in a cache that keeps all of them, looked up no further than a horizon.
+
+        None for lookups that have no single one, of which nothing is said.
+        """
+        if not self.setup.drops_blocks:
+            return self.unbounded
+        if horizon is None:
+            return 0
+        return self.setup.best_hit(self.cap, min(self.shared, horizon))
 
 
 def blocks_of_request(engine: EngineConfiguration, tokens: int, chunk: int) -> int:
@@ -73,25 +91,29 @@ def bounds(
 ) -> list[Bound]:
     """What each request could hit."""
     setup, prefixes = cache_setup(engine), SharedPrefixes()
-    found = []
+    # Full attention alone shows how much is shared.
+    shows_junctions = any(group.kind is GroupKind.FULL_ATTENTION for group in engine.groups)
+    found: list[Bound] = []
     for number, request in enumerate(workload.requests):
         shared = prefixes.shared(request.prompt)
         cap = request.num_prompt_tokens - 1
         best = setup.best_hit(cap, shared.tokens)
         promised = _promised(setup, best, shared.prompt)
-        found.append(Bound(shared.tokens, best, promised, 0, shared.request))
+        junction = 0
+        if shared.request is not None and shows_junctions:
+            seen = min(shared.tokens, found[shared.request].shared)
+            junction = setup.best_hit(cap, seen)
+        found.append(Bound(setup, cap, shared.tokens, best, promised, junction, 0, shared.request))
         if not request.lookup_only:
-            # The last token is sampled, but nothing is computed of it.
+            # The last token is sampled, but nothing is computed of it; hashes that look ahead cover
+            # it, and what is computed ends before.
             computed = request.tokens
-            if request.output:
+            if request.output and not setup.hash_lookahead:
                 *before, (first, last) = request.tokens
                 computed = (*before, (first, last - 1)) if last > first else tuple(before)
             prefixes.add(computed, request.num_prompt_tokens, number)
     kept = _Foresight(engine, setup, arrivals, hashes).hits(found)
-    return [
-        Bound(each.shared, each.unbounded, each.promised, hit, each.donor)
-        for each, hit in zip(found, kept, strict=True)
-    ]
+    return [replace(each, foresight=hit) for each, hit in zip(found, kept, strict=True)]
 
 
 def _promised(setup: CacheSetup, best: int, prompt: int) -> int:

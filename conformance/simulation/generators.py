@@ -124,6 +124,36 @@ def documents(requests: int, tokens: int, seed: int) -> Workload:
     return Workload(tuple(found), f"{requests} questions about {len(texts)} documents")
 
 
+def forks(requests: int, tokens: int, seed: int) -> Workload:
+    """One prompt, and lookups of all that may come after it; then of two siblings of half of it.
+
+    A repeat, an extension, the next turn and requests that branch off, as many as there is room
+    for: after each token where ``requests`` allow it.
+    """
+    fresh = _fresh(seed)
+    own = max(1, tokens // 8)
+    answer, half = fresh(max(1, tokens // 16)), max(1, tokens // 2)
+    prompt = fresh(max(1, tokens - num_tokens(answer) - own))
+    ((first, last),) = prompt
+    found = [WorkloadRequest(prompt, answer, "prompt")]
+
+    def look(name: str, *parts: TokenRanges) -> None:
+        tokens = tuple(each for part in parts for each in part)
+        found.append(WorkloadRequest(tokens, name=name, lookup_only=True))
+
+    look("repeat", prompt)
+    look("extension", prompt, fresh(own))
+    look("next turn", prompt, answer, fresh(own))
+    places = max(1, min(last - first, requests - 6))
+    for number in range(places):
+        shared = 1 + number * (last - first) // places
+        look(f"branch at {shared}", ((first, first + shared - 1),), fresh(own))
+    system = ((first, min(last, first + half - 1)),)
+    found.append(WorkloadRequest((*system, *fresh(own)), name="sibling"))
+    look("next sibling", system, fresh(own))
+    return Workload(tuple(found), f"a prompt, and what may come after it, up to {tokens} tokens")
+
+
 GENERATORS: Mapping[str, Callable[[int, int, int], Workload]] = {
     "conversations": conversations,
     "chat": chat,
@@ -131,5 +161,6 @@ GENERATORS: Mapping[str, Callable[[int, int, int], Workload]] = {
     "system-prompts": system_prompts,
     "agents": agents,
     "documents": documents,
+    "forks": forks,
 }
 """By name; the arguments are the number of requests, the most tokens of one, and the seed."""

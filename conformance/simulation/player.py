@@ -46,6 +46,9 @@ class Served:
             evicted; "" for nothing.
         evictions: keys that were evicted until it ended, by all requests.
         held: blocks that it held in each group when it ended.
+        horizon: how far its lookup looked, in tokens; None where that has no single horizon.
+        junctions: whether a prefix that its lookup showed to be shared is kept.
+        ends: its hit and the boundaries at which its steps ended; None without recurrent states.
     """
 
     request: int
@@ -57,6 +60,9 @@ class Served:
     unregistered: str = ""
     evictions: int = 0
     held: list[int] = field(default_factory=list)
+    horizon: int | None = None
+    junctions: bool = False
+    ends: list[int] | None = None
 
 
 @dataclass
@@ -104,6 +110,7 @@ class Simulation:
         self._setup = cache_setup(engine)
         # Where each group drops its lookahead block on its own there is no single horizon.
         self._judges = manager.horizon is not LookaheadHorizon.CANDIDATE or not engine.use_eagle
+        self._has_states = engine.mamba_block_size is not None
         self._waiting = deque(range(len(arrivals)))
         self._preempted: deque[_Running] = deque()
         self._head: _Running | None = None
@@ -196,7 +203,11 @@ class Simulation:
         hit = self._timed("lookup", lambda: self._manager.lookup(running.request))
         if not running.served.preempted:
             running.served.hit = running.served.valid = hit.length
+            if self._has_states:
+                running.served.ends = [hit.length]
             if self._judges:
+                running.served.horizon = self._horizon(running)
+                running.served.junctions = self._manager.junctions
                 running.served.valid = self._valid(running)
         return hit
 
@@ -231,6 +242,8 @@ class Simulation:
         running.computed += tokens
         self.tokens += tokens
         self._manager.computed(running.request, running.computed)
+        if running.served.ends is not None and running.computed % self._setup.alignment == 0:
+            running.served.ends.append(running.computed)
         if running.computed < running.total:
             return
         if running.left:
@@ -279,11 +292,18 @@ class Simulation:
             self._take()
         self._end(stuck)
 
-    def _valid(self, running: _Running) -> int:
-        """The longest valid hit of its prompt in the cache, by the spec."""
+    def _horizon(self, running: _Running) -> int:
+        """How far its lookup may look, in tokens; with one group never past the cap."""
+        policy = self._manager.horizon
+        if len(self._engine.groups) == 1:
+            policy = LookaheadHorizon.CAPPED
+        return int(horizon(policy, running.arrival.prompt))
+
+    def _valid(self, running: _Running, cap: int | None = None, reach: int | None = None) -> int:
+        """The longest valid hit of its prompt in the cache, by the spec; by default of a resend."""
         manager, setup = self._manager, self._setup
-        cap = running.arrival.prompt - 1
-        reach = horizon(manager.horizon, cap + 1)
+        cap = running.arrival.prompt - 1 if cap is None else cap
+        reach = self._horizon(running) if reach is None else reach
         for index, group in enumerate(setup.looked_up):
             if group.prefix_cacheable and group.kind is GroupKind.FULL_ATTENTION:
                 limit = reach // group.block_size
@@ -301,11 +321,17 @@ class Simulation:
         return longest_valid_hit(setup.looked_up, setup.alignment, cap, reach, has_block)
 
     def _unregistered(self, running: _Running) -> str:
-        """The code of a block that a resend of the prompt lacks already; "" for none."""
+        """The code of a block that a resend or an extension lacks already; "" for none."""
         prompt = running.arrival.prompt
-        reach, setup = horizon(self._manager.horizon, prompt), self._setup
+        reach, setup = self._horizon(running), self._setup
         boundary = replay_boundary(prompt - 1, reach, setup.lookahead, setup.alignment)
-        if not self._judges or not boundary or self._valid(running) >= boundary:
+        if not self._judges:
+            return ""
+        # An extension hits all of it.
+        extension = replay_boundary(prompt, prompt, setup.lookahead, setup.alignment)
+        if self._valid(running, prompt, prompt) < extension:
+            boundary = extension
+        elif self._valid(running) >= boundary:
             return ""
         if self._setup.retention is not None:
             return Code.PROMISED_BLOCK_UNREGISTERED

@@ -19,7 +19,7 @@ class SimulatedReference:
         self._engine = engine
         self._manager = ReferenceManagers(policies, watched=False).make(engine)
         self._pool: BlockPool = self._manager.block_pool
-        self.horizon = policies.horizon
+        self.horizon, self.junctions = policies.horizon, policies.junctions
         self._evictions = self._taken = 0
         self._hashes: dict[str, Sequence[bytes]] = {}
         take = self._pool.get_new_blocks

@@ -22,9 +22,11 @@ class SimulatedManager(Protocol):
 
     Attributes:
         horizon: how far past the cap its lookups may peek.
+        junctions: whether sparse retention keeps a prefix that two requests share.
     """
 
     horizon: LookaheadHorizon
+    junctions: bool
 
     def arrive(self, name: str, num_prompt_tokens: int, hashes: Sequence[bytes]) -> Any:
         """A request; ``hashes`` are those of its prompt and of its output to come."""

@@ -2,18 +2,25 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.scope.models import MODELS
+from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.conformance.simulation.bounds import Bound, blocks_of_request, bounds
-from hitproof.conformance.simulation.causes import Cause, fault_codes, losses
-from hitproof.conformance.simulation.generators import GENERATORS, conversations, system_prompts
+from hitproof.conformance.simulation.causes import Cause, Limit, fault_codes, limits, losses
+from hitproof.conformance.simulation.generators import (
+    GENERATORS,
+    conversations,
+    forks,
+    system_prompts,
+)
 from hitproof.conformance.simulation.hash_file import HashFile
 from hitproof.conformance.simulation.player import Served, Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
@@ -35,9 +42,18 @@ from hitproof.conformance.simulation.workload import (
     write_workload,
 )
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.policies import FreeOrder, Policies, ReplayPolicy
+from hitproof.reference.policies import (
+    VLLM_0_23,
+    VLLM_0_24,
+    VLLM_0_26,
+    VLLM_0_30,
+    VLLM_0_33,
+    FreeOrder,
+    Policies,
+    ReplayPolicy,
+)
 from hitproof.reference.request import Request
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.groups import Group, GroupKind, alignment
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 TWO = (Group(FULL, 16), Group(SLIDING, 4, window=8))
@@ -282,6 +298,92 @@ def test_replays_after_k_others(tmp_path: Path) -> None:
         assert [each.foresight for each in could] == [each.unbounded for each in could]
     assert hits["latest"] == hits["interval"] == [4032] * 6
     assert sum(map(bool, hits["0.22, dense"])) < sum(map(bool, hits["dense"])) < 6
+
+
+_RELEASES = [Policies(), VLLM_0_23, VLLM_0_24, VLLM_0_26, VLLM_0_30, VLLM_0_33]
+_DRAFTS = {"none": (False, 0), "blocks dropped": (True, 0), "hashes look ahead": (True, 2)}
+"""Whether lookups drop blocks, as behind a KV connector, and how far hashes look ahead."""
+
+
+def forked(
+    path: Path, model: Model, drafts: str, interval: int | None, tokens: int, places: int
+) -> Iterator[tuple[Policies, dict[Cause, int], Counter[Limit]]]:
+    """What requests lose that come after one of so many tokens, and cannot hit."""
+    eagle, ahead = _DRAFTS[drafts]
+    if not model.configurations(eagle):
+        return
+    groups = model.groups if eagle else tuple(replace(g, eagle=False) for g in model.groups)
+    workload = forks(places + 6, tokens, 1)
+    config = engine(groups, workload, 8.0, 8192, model.hash_block_size, interval, eagle)
+    config = replace(config, num_hash_lookahead_tokens=ahead)
+    for policies in _RELEASES:
+        if interval is None or policies.sparse_kinds:
+            played, could = play(path, workload, config, policies)
+            reach = sum((Counter(limits(each)) for each in could), Counter[Limit]())
+            for bound, served in zip(could, played.served, strict=True):
+                beyond = min(bound.shared, bound.cap) - bound.unbounded
+                assert sum(limits(bound).values()) == beyond >= 0
+                assert served.hit <= bound.unbounded
+            yield policies, lost(played, could), reach
+
+
+_PLACES = 8, 2000
+_MIXED = ("DeepSeek-V4-like", "Qwen3-Next-like")  # first, of which most is kept
+_FORKED = sorted(
+    product(MODELS, _DRAFTS, _PLACES),
+    key=lambda each: (each[2], each[0].name not in _MIXED, each[1] == "hashes look ahead"),
+)
+
+
+@pytest.mark.long(keep=4)
+@pytest.mark.parametrize(
+    ("model", "drafts", "places"), _FORKED, ids=lambda each: getattr(each, "name", str(each))
+)
+def test_each_lost_hit_has_a_name(model: Model, drafts: str, places: int, tmp_path: Path) -> None:
+    unit, every = alignment(model.groups), places > 100
+    ends = {unit * part // 3 for part in ((5, 13) if every else (4, 6, 11))}
+    for tokens in sorted({end + more for end in ends for more in (0, 1)}):
+        for interval in (None, 0, 2 * unit):
+            for policies, found, _ in forked(tmp_path, model, drafts, interval, tokens, places):
+                assert Cause.UNKNOWN not in found, (tokens, interval, policies)
+
+
+def test_what_users_reported_has_a_name(tmp_path: Path) -> None:
+    gemma, deepseek, qwen = (
+        next(model for model in MODELS if model.name.startswith(name))
+        for name in ("Gemma-4", "DeepSeek", "Qwen3-Next")
+    )
+    # A short prompt with drafts, and a branch inside the last aligned unit.
+    *_, (_, none, reach) = forked(tmp_path, deepseek, "blocks dropped", None, 400, 20)
+    assert not none
+    assert reach[Limit.DRAFTS]
+    assert reach[Limit.BLOCKS]
+    # A system prompt for which Mamba keeps no state.
+    *_, (_, found, _) = forked(tmp_path, qwen, "none", None, 2200, 20)
+    assert set(found) == {Cause.STEPS}
+    # A window that switches hits inside blocks off for states and full attention.
+    states = replace(qwen.groups[1], block_size=32)
+    switched = replace(gemma, groups=(Group(FULL, 32), states, Group(SLIDING, 32, window=64)))
+    *_, (_, _, reach) = forked(tmp_path, switched, "none", None, 100, 20)
+    assert reach[Limit.ATTENTION]
+    assert not reach[Limit.BLOCKS]
+    # A single group, which never looks past its cap.
+    prompt = WorkloadRequest(((1, 64),))
+    config = engine((Group(FULL, 16),), Workload((prompt,) * 2), unit=16, eagle=True)
+    assert lost(*play(tmp_path, Workload((prompt,) * 2), config)) == {Cause.SINGLE_GROUP: 16}
+
+
+def test_a_hit_that_is_lost_silently_has_no_name(tmp_path: Path) -> None:
+    """A manager that keeps the latest boundary only, where its engine asks for all."""
+
+    class _KeepsLess(SimulatedReference):
+        def __init__(self, config: EngineConfiguration, policies: Policies) -> None:
+            super().__init__(replace(config, retention_interval=0), policies)
+
+    workload = forks(30, 400, 1)
+    config = engine(TWO, workload, 8.0)
+    assert not lost(*play(tmp_path, workload, config))
+    assert set(lost(*play(tmp_path, workload, config, manager=_KeepsLess))) == {Cause.UNKNOWN}
 
 
 def test_causes_name_retention_capacity_and_eviction(tmp_path: Path) -> None:

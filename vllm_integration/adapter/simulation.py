@@ -19,9 +19,14 @@ class SimulatedVllm:
     """See `conformance.simulation.subject.SimulatedManager`."""
 
     def __init__(
-        self, vllm: VllmManagers, engine: EngineConfiguration, horizon: LookaheadHorizon
+        self,
+        vllm: VllmManagers,
+        engine: EngineConfiguration,
+        horizon: LookaheadHorizon,
+        junctions: bool,
     ) -> None:
-        self._vllm, self._engine, self.horizon = vllm, engine, horizon
+        self._vllm, self._engine = vllm, engine
+        self.horizon, self.junctions = horizon, junctions
         self._manager = vllm.make(engine, enable_kv_cache_events=False)
         self._pool = attribute(self._manager, "block_pool")
         self._keys = attribute(self._pool, "cached_block_hash_to_block")

@@ -11,12 +11,12 @@ from typing import Any
 from hitproof.conformance.histories.json_format import as_plain
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.scope.models import Model
-from hitproof.conformance.simulation.bounds import Bound, blocks_of_request, bounds
+from hitproof.conformance.simulation.bounds import Bound, blocks_of_request, bounds, cache_setup
 from hitproof.conformance.simulation.causes import Cause, fault_codes, losses
 from hitproof.conformance.simulation.hash_file import Arrival, HashFile
 from hitproof.conformance.simulation.player import Served, Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
-from hitproof.conformance.simulation.workload import Workload
+from hitproof.conformance.simulation.workload import Workload, WorkloadError
 from hitproof.reference import policies
 from hitproof.reference.policies import Policies
 from hitproof.vllm_integration.gate.lockstep import policies_name
@@ -61,6 +61,7 @@ class Run:
         samples: cached keys of each group, after so many requests.
         operations: calls and seconds, by operation.
         seconds: wall clock of the whole.
+        release: the version of the release that it is; None where it is none.
     """
 
     subject: str
@@ -73,6 +74,7 @@ class Run:
     samples: list[tuple[int, list[int]]] = field(default_factory=list)
     operations: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
+    release: str | None = None
 
     def take(self, measured: dict[str, Any]) -> None:
         """Take up what a simulation measured."""
@@ -174,6 +176,11 @@ def simulate(
     `WorkloadError`, and the exceptions of `Worker`.
     """
     engine = deployment.engine
+    if cache_setup(engine).fine:
+        raise WorkloadError(
+            "hits of this engine may end inside blocks, which simulations do not follow; name one "
+            "whose hashes cover a whole block, or use `hitproof doctor`"
+        )
     with tempfile.TemporaryDirectory(prefix="hitproof-") as home:
         start = thread_time()
         file = HashFile(
@@ -193,7 +200,7 @@ def simulate(
             with opened(target) if opened else closing(Session.of(target, limits)) as session:
                 for each, could in zip(engines, known, strict=True):
                     name = f"vLLM {target.label}"
-                    run = Run(name, each.retention_interval, could, queried)
+                    run = Run(name, each.retention_interval, could, queried, release=target.version)
                     play.on_target(run, each, session)
                     runs.append(run)
         for name, chosen in _references(targets) if reference else ():

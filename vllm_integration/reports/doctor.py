@@ -11,7 +11,7 @@ from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count, in_blocks, in_tokens
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.doctor import Change, Diagnosis
-from hitproof.vllm_integration.survey.faults import Fault, load
+from hitproof.vllm_integration.survey.faults import Fault, of_codes
 
 _WIDTH = 24
 _HIT, _LOST, _NEW = "█", "░", "·"
@@ -201,19 +201,7 @@ def _lines(lines: Iterable[str], console: Console) -> None:
 
 def faults_of(found: Diagnosis) -> dict[str, list[Fault]]:
     """The known faults of the release with the codes of the shortfalls, by code."""
-    version, told = found.target.version, found.deployment
-    kinds = " + ".join(sorted({GroupKind(each["kind"]) for each in told["groups"]}))
+    told = found.deployment
+    kinds = {GroupKind(each["kind"]) for each in told["groups"]}
     codes = {row["shortfall"]["code"] for row in found.short} - {None}
-    by_code: dict[str, list[Fault]] = {}
-    for fault in load() if version is not None and codes else ():
-        for signature in fault.signatures:
-            if (
-                signature.code in codes
-                and fault.explains(signature, version or "")
-                and signature.eagle == told["use_eagle"]
-                and signature.group_kind in (kinds, *kinds.split(" + "))
-            ):
-                same = by_code.setdefault(signature.code, [])
-                if fault not in same:
-                    same.append(fault)
-    return by_code
+    return of_codes(codes, found.target.version, kinds, told["use_eagle"])

@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -11,10 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.picking import picked
-from hitproof.conformance.simulation.causes import Cause, losses
+from hitproof.conformance.simulation.causes import Cause, Limit, limits, losses
 from hitproof.conformance.words import count, in_blocks, in_tokens
 from hitproof.vllm_integration.gate.simulate import Run, Simulated
+from hitproof.vllm_integration.survey.faults import of_codes
 
 OPERATIONS = ("lookup", "allocate", "free")
 
@@ -58,14 +61,16 @@ def requests(found: Simulated, run: Run) -> Iterator[dict[str, Any]]:
         donor = None if bound.donor is None else run.served[bound.donor]
         lost = losses(bound, served, donor)
         told = asdict(served)
-        del told["request"]
+        for unshown in ("request", "horizon", "junctions", "ends"):
+            del told[unshown]
         yield {
             "name": found.workload.label(served.request),
             "prompt": found.workload.requests[served.request].num_prompt_tokens,
             "lookup_only": found.workload.requests[served.request].lookup_only,
-            **picked(bound, "shared", "unbounded", "promised", "foresight"),
+            **picked(bound, "shared", "unbounded", "promised", "junction", "foresight"),
             **told,
             "lost": {str(cause): tokens for cause, tokens in lost.items()},
+            "limits": {str(limit): tokens for limit, tokens in limits(bound).items()},
         }
 
 
@@ -75,9 +80,10 @@ def simulated_csv(found: Simulated) -> str:
     lines: Any = None
     for run in found.runs:
         for row in requests(found, run):
-            lost, held = row.pop("lost"), row.pop("held")
+            lost, reach, held = row.pop("lost"), row.pop("limits"), row.pop("held")
             flat = {"subject": run.subject, "retention": retention(run), **row}
             flat |= {f"lost_{cause.replace(' ', '_')}": lost.get(cause, 0) for cause in Cause}
+            flat |= {f"limit_{each.replace(' ', '_')}": reach.get(each, 0) for each in Limit}
             flat["held"] = " ".join(map(str, held))
             if lines is None:
                 lines = csv.DictWriter(text, list(flat), lineterminator="\n")
@@ -141,7 +147,7 @@ def summary(found: Simulated) -> Iterator[tuple[str, ...]]:
             f"{shown['hits']} ({100 * shown['hit_rate']:.1f} %)",
             str(shown["unbounded"]),
             str(shown["foresight"]),
-            ", ".join(lost_in_words(run)) or "nothing",
+            ", ".join(lost_in_words(run, found.deployment.engine)) or "nothing",
             str(shown["evictions"]),
             str(shown["refused"]),
             str(shown["preempted"]),
@@ -149,14 +155,28 @@ def summary(found: Simulated) -> Iterator[tuple[str, ...]]:
         )
 
 
-def lost_in_words(run: Run) -> list[str]:
-    """What tokens were lost by, those of faults with their codes."""
-    codes = f" ({', '.join(run.faults)})" if run.faults else ""
+def lost_in_words(run: Run, engine: EngineConfiguration) -> list[str]:
+    """What tokens were lost by, those of faults with their codes, and what BUGS has of these."""
+    known = of_codes(
+        run.faults, run.release, {group.kind for group in engine.groups}, engine.use_eagle
+    )
+    numbers = {code: ", ".join(f"BUGS {each.number}" for each in known[code]) for code in known}
+    told = [f"{code}: {numbers[code]}" if code in numbers else code for code in run.faults]
+    codes = f" ({'; '.join(told)})" if told else ""
     return [
         f"{cause} {tokens}{codes if cause is Cause.FAULT else ''}"
         for cause, tokens in run.lost.items()
         if tokens
     ]
+
+
+def out_of_reach(found: Simulated) -> str:
+    """The tokens that were computed before and that nothing can hit; "" where there are none."""
+    if not found.runs:
+        return ""
+    tokens = sum((Counter(limits(bound)) for bound in found.runs[0].bounds), Counter[Limit]())
+    told = ", ".join(f"{limit} {tokens[limit]}" for limit in Limit if tokens[limit])
+    return f"shared tokens that no cache can serve: {told}" if told else ""
 
 
 def lookups(found: Simulated) -> Iterator[tuple[str, str, str]]:
@@ -184,6 +204,8 @@ def print_simulated(found: Simulated, console: Console) -> None:
     console.print(escape(about(found)))
     if any(not run.cannot for run in found.runs):
         console.print(_table(SUMMARY, summary(found)))
+    if line := out_of_reach(found):
+        console.print(escape(line))
     replays = list(lookups(found))
     if replays:
         console.print(_table(("subject", "retention", "hits of lookups, in tokens"), replays))

@@ -1,6 +1,6 @@
 """Distinct faults of vLLM: what findings of many signatures come from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -12,6 +12,7 @@ from packaging.version import Version
 
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import CauseStatus, Entry, read_entries, read_signature
+from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.bundled import FAULTS
 
 _SIGNATURE = ("claim", "divergence", "kind", "eagle", "code", "parameters")
@@ -104,6 +105,25 @@ class Fault:
 def load(path: Path = FAULTS) -> tuple[Fault, ...]:
     """The documented faults. Raises `LedgerError` when the file cannot be used."""
     return read_entries(path, "fault", "install hitproof anew", _fault)
+
+
+def of_codes(
+    codes: Collection[str], release: str | None, kinds: Collection[GroupKind], eagle: bool
+) -> dict[str, list[Fault]]:
+    """The documented faults of a release that show as ``codes`` in groups of ``kinds``, by code."""
+    every = " + ".join(sorted(kinds))
+    found: dict[str, list[Fault]] = {}
+    for fault in load() if release is not None and codes else ():
+        for signature in fault.signatures:
+            if (
+                signature.code in codes
+                and fault.explains(signature, release or "")
+                and signature.eagle == eagle
+                and signature.group_kind in (every, *kinds)
+                and fault not in found.setdefault(signature.code, [])
+            ):
+                found[signature.code].append(fault)
+    return found
 
 
 def status_of(entry: Entry) -> CauseStatus:

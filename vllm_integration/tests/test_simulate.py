@@ -5,6 +5,8 @@ import io
 import json
 import os
 import sys
+from contextlib import closing, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from typer.testing import CliRunner
 
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.simulation.causes import Cause
-from hitproof.conformance.simulation.generators import GENERATORS
+from hitproof.conformance.simulation.generators import GENERATORS, forks
+from hitproof.spec.groups import alignment
 from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.gate.simulate import Deployment, Simulated, engine_of, simulate
 from hitproof.vllm_integration.reports.html.simulate import simulate_page
 from hitproof.vllm_integration.reports.simulate import lookups, simulated_csv, simulated_json
@@ -114,6 +118,36 @@ def test_a_release_and_the_reference_preempt_alike() -> None:
     assert [each[0] for each in ours] == [each[0] for each in theirs]
     assert sum(each[2] for each in theirs)
     assert all(hit == valid for hit, valid, *_ in theirs)
+
+
+@pytest.mark.long
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.33.0", "0.23.0", "0.24.0", "0.26.0", "0.30.0", "0.21.0"])
+def test_each_lost_hit_of_a_release_has_a_name(release: str) -> None:
+    """On every preset model, with drafts and without, from one to four alignments."""
+    target = resolve(release)
+    with closing(Session.of(target, limits(300.0))) as session:
+        for model, eagle, thirds in product(MODELS, (False, True), (4, 6, 11)):
+            unit = alignment(model.groups)
+            workload = forks(24, unit * thirds // 3 + thirds % 2, 1)
+            if not model.configurations(eagle):
+                continue
+            played = engine_of(
+                model, workload, eagle=eagle, chunk=8192, blocks=1024, pool_requests=0
+            )
+            found = simulate(
+                workload,
+                Deployment(played, (None, 0, 2 * unit), 1, model.name),
+                [target],
+                limits(300.0),
+                reference=False,
+                progress=lambda *_: None,
+                opened=lambda _: nullcontext(session),
+            )
+            assert not found.runs[0].cannot
+            for run in found.runs:
+                assert not run.failed
+                assert run.cannot or not run.lost[Cause.UNKNOWN], (model.name, eagle, workload)
 
 
 def test_the_reference_alone_is_simulated_without_a_worker() -> None:

@@ -8,6 +8,7 @@ from hitproof.conformance.simulation.hash_file import Arrival, HashFile
 from hitproof.conformance.simulation.player import Simulation
 from hitproof.conformance.simulation.workload import engine_adapter
 from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
+from hitproof.spec.releases.policies import Junctions
 from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.simulation import SimulatedVllm
 from hitproof.vllm_integration.adapter.subject import VllmSubject
@@ -25,7 +26,8 @@ def simulate(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     try:
         if "engine" in message:
             engine = engine_adapter().validate_python(message["engine"])
-            manager = SimulatedVllm(VllmManagers(), engine, subject.lookahead_horizon)
+            keeps = subject.junctions is Junctions.KEPT
+            manager = SimulatedVllm(VllmManagers(), engine, subject.lookahead_horizon, keeps)
             begun["now"] = Simulation(
                 manager,
                 engine,

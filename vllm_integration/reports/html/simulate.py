@@ -23,6 +23,7 @@ def simulate_page(found: Simulated, command: str) -> str:
         about=rendering.about(found),
         columns=rendering.SUMMARY,
         summary=list(rendering.summary(found)),
+        out_of_reach=rendering.out_of_reach(found),
         lookups=list(rendering.lookups(found)),
         refusals=rendering.refusals(found),
         plots=_plots(found, runs) if runs else [],
