@@ -41,7 +41,6 @@ UNFIXED = {
     52: "a request that does without its hit, as the blocks do not suffice with it, loses the hit",
     123: "the check builds the tier's coordinator without the groups that opt out, and cannot tell",
     126: "start-up can refuse such prompts, but histories do not tell it how long images are",
-    129: "the patch for 18 loads that chunk where the last token of a loaded prompt reads it",
 }
 """Why a fault has no small patch that removes all of it."""
 
