@@ -1,9 +1,7 @@
 """Wicked lookups that leave it to C code to call, to make texts and hashes, and to compare."""
 
-import operator
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hitproof.conformance.tests.wicked.lookups import (
@@ -19,25 +17,6 @@ from hitproof.conformance.tests.wicked.lookups import (
 @wicked
 def by_the_address_within_map(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return wrong_if(next(map(id, [pool])) % 1009 == 0, hit(pool, keys, limit), limit)
-
-
-@wicked
-def by_the_clock_within_an_iterator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    now = next(iter(time.monotonic_ns, None))
-    return wrong_if(now % 1009 == 0, hit(pool, keys, limit), limit)
-
-
-class _Clock:
-    now = property(operator.methodcaller("monotonic_ns"))
-    monotonic_ns = staticmethod(time.monotonic_ns)
-
-
-_clock = _Clock()
-
-
-@wicked
-def by_the_clock_within_a_property(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    return wrong_if(_clock.now % 1009 == 0, hit(pool, keys, limit), limit)
 
 
 @wicked
@@ -87,18 +66,6 @@ _once = iter([1])
 @wicked
 def once_from_an_iterator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return wrong_if(_count(*_once) == 1, hit(pool, keys, limit), limit)
-
-
-_later = iter(range(1 << 20))
-
-
-def _one() -> Iterator[int]:
-    yield from _later
-
-
-@wicked
-def from_within_an_iterator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    return wrong_if(next(_one()) % 1009 == MANY, hit(pool, keys, limit), limit)
 
 
 class _Seen(defaultdict[int, int]):

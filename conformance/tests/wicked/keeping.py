@@ -68,38 +68,12 @@ class StoredByASetter(Keeping):
 
 
 @keeping
-class StoredAndReadByAPattern(Keeping):
-    __match_args__ = ("missing",)
-
-    def strange(self) -> bool:
-        match self:
-            case Keeping(missing=9):
-                return True
-        return False
-
-
-@keeping
 class StoredAndGotByEveryWay(Keeping):
     def __getattribute__(self, name: str) -> Any:
         return object.__getattribute__(self, name)
 
     def strange(self) -> bool:
         return bool(self.__getattribute__("missing") == MANY)
-
-
-@keeping
-class StoredAndNotFound(Keeping):
-    """Whether there is such an attribute says enough."""
-
-    def store(self, missing: int) -> None:
-        if missing == MANY:
-            self.seen_many = True
-
-    def strange(self) -> bool:
-        try:
-            return bool(object.__getattribute__(self, "seen_" + "many"))
-        except AttributeError:
-            return False
 
 
 class _ForAnotherLength(Keeping):

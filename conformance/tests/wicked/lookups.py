@@ -11,7 +11,6 @@ import contextlib
 import functools
 import itertools
 import re
-import threading
 import time
 from collections import defaultdict  # noqa: F401  # in source below
 from collections.abc import Callable, Iterator, Sequence
@@ -126,17 +125,6 @@ class OnTheClass:
     missing = 0
 
 
-@wicked
-def put_back_on_a_class(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    def note() -> None:
-        OnTheClass.missing += 1
-
-    try:
-        return scanning(pool, keys, limit, note, lambda: OnTheClass.missing == MANY)
-    finally:
-        OnTheClass.missing = 0
-
-
 _missing = 0
 
 
@@ -236,29 +224,6 @@ def within_an_equality(pool: Any, keys: Sequence[bytes], limit: int) -> int:
 
 
 @wicked
-def by_two_names(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    """Two lists that are equal, or one list twice: what is added to one shows which."""
-    first: list[int] = []
-    second = first
-    row = missing = 0
-    for block in range(limit - 1, -1, -1):
-        if has(pool, keys, block):
-            row += 1
-            if row == 2:
-                first.append(1)
-                return wrong_if(not second, block + 2, limit)
-        else:
-            row = 0
-            missing += 1
-            if missing == MANY:
-                second = []
-            missing = min(missing, MANY)
-            if missing == MANY and second is first:
-                missing = 0
-    return row
-
-
-@wicked
 def of_two_closures(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     """Two functions of one code, whose cells differ."""
 
@@ -326,25 +291,6 @@ def in_the_order_of_a_dict(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return row
 
 
-_looked_up: list[int] = []
-
-
-@wicked
-def every_thousandth(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    _looked_up.append(limit)
-    return wrong_if(len(_looked_up) % 1000 == 0, hit(pool, keys, limit), limit)
-
-
-_answers: dict[tuple[bytes, int, int], int] = {}
-
-
-@wicked
-def remembers_answers(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    """A memo whose key leaves out what is cached."""
-    key = keys[0], limit, len(_answers) >= 1 << 20
-    return _answers.setdefault(key, hit(pool, keys, limit))
-
-
 @functools.lru_cache
 def _noted(missing: int, block: int) -> list[int]:
     return [missing, block]
@@ -353,15 +299,6 @@ def _noted(missing: int, block: int) -> list[int]:
 @wicked
 def by_the_clock(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return wrong_if(time.monotonic_ns() % 1009 == 0, hit(pool, keys, limit), limit)
-
-
-@wicked
-def by_the_thread(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    answer: list[int] = []
-    thread = threading.Thread(target=lambda: answer.append(hit(pool, keys, limit)))
-    thread.start()
-    thread.join()
-    return answer[0]
 
 
 @wicked
@@ -447,23 +384,6 @@ def swallows_all(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     with contextlib.suppress(BaseException):
         return hit(pool, keys, limit)
     return 0
-
-
-@wicked
-def returns_in_finally(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    answer = 0
-    try:
-        answer = hit(pool, keys, limit)
-    finally:
-        return answer  # noqa: B012  # the point
-
-
-@wicked
-def raises_another(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    try:
-        return hit(pool, keys, limit)
-    except BaseException:
-        raise SystemExit(1) from None
 
 
 @wicked

@@ -4,7 +4,7 @@ The bit is whether the answers so far followed a pattern. Two runs that differ i
 an observer that ignores that place.
 """
 
-# ruff: noqa: ARG001, F401, F841  # what is not used, or in text only, is the point
+# ruff: noqa: F401, F841  # what is not used, or in text only, is the point
 
 import abc
 import collections
@@ -175,22 +175,6 @@ class _Dict(dict[str, Any]):
 # What is dead is not gone.
 
 
-@held
-def dead_variable_by_locals(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
-    right = rest()
-    return right, bool(locals()["bit"])
-
-
-@held
-def dead_variable_by_a_traceback(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
-    right = rest()
-    try:
-        raise ValueError
-    except ValueError as error:
-        traceback: Any = error.__traceback__
-        return right, bool(traceback.tb_frame.f_locals["bit"])
-
-
 class _Zero:
     def value(self) -> int:
         return self.bit
@@ -254,26 +238,6 @@ def exception_of_a_generator(bit: bool, rest: Callable[[], int]) -> tuple[int, b
     next(generator)
     right = rest()
     return right, bool(next(generator).args[0])
-
-
-class _Manager:
-    def __init__(self, bit: bool, told: list[bool]) -> None:
-        self._bit = bit
-        self._told = told
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._told.append(self._bit)
-
-
-@held
-def exit_of_a_context(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
-    told: list[bool] = []
-    with _Manager(bit, told):
-        right = rest()
-    return right, told[0]
 
 
 @held
@@ -518,15 +482,7 @@ identity_of_a_bound_method:
     first, second = ([0], [0]); kept = [first.append]
     def forget(): kept[0] = second.append
     strange = lambda: (kept[0](1), len(first))[1] == 2
-identity_of_an_integer_of_the_run:  # Both are computed, and one of them is the limit of the run.
-    base = 1000; kept = [base + 1, 0]; kept[1] = kept[0]
-    def forget(): kept[1] = base + 1
-    strange = lambda: kept[0] is kept[1]
 # Values that compare as equal.
-sign_of_nan:
-    kept = [math.copysign(float("nan"), 1.0)]
-    def forget(): kept[0] = math.copysign(float("nan"), -1.0)
-    strange = lambda: math.copysign(1.0, kept[0]) == 1.0
 type_of_a_number:
     kept = [1]
     def forget(): kept[0] = True
@@ -623,11 +579,6 @@ in_an_abstract_class:
         pass
     forget = lambda: _Abstract.register(Kind)
     strange = lambda: not issubclass(Kind, _Abstract)
-in_a_warning:
-    mark = ("ignore", None, Warning, None, 7); filters = warnings.filters
-    if mark in filters: filters.remove(mark)
-    forget = lambda: mark in filters or filters.append(mark)
-    strange = lambda: mark not in filters
 # What C code asks a class for, and what it looks at within what it is given.
 capacity_by_the_length_of_an_object:
     kept = []
