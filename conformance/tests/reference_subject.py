@@ -1,6 +1,6 @@
 """The reference as a subject: the checks must find no divergence in it."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,19 +16,21 @@ from hitproof.conformance.subject.tiers import Load, TierMasks, TierPlays
 from hitproof.conformance.tests.reference_history import ReferenceHistory
 from hitproof.conformance.tests.reference_pool import ReferencePool
 from hitproof.reference.connector import find_local_prefix
-from hitproof.reference.fine import find_longest_fine_hit
 from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.reference.policies import Policies
 from hitproof.reference.scan import Scan
 from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
-from hitproof.reference.tier import Tier
+from hitproof.spec.groups import BlockGeometry, GroupKind, geometry, whole_blocks
 from hitproof.spec.hits import required_run
 from hitproof.spec.mask import in_mask, in_stored_mask, is_due
+from hitproof.spec.releases.fine import at_hash_units, block_of
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
 from hitproof.spec.retention import check_interval, in_retained_mask
 from hitproof.spec.sharing import covered_tokens
+from hitproof.spec.terms import Formula
+from hitproof.spec.tiers import is_loaded, is_stored
 
 
 class ReferenceLookup:
@@ -96,49 +98,86 @@ class ReferenceConnectorLookup(ReferenceCommonLookup):
 
 
 class ReferenceTierLookup(ReferenceCommonLookup):
-    """The reference's lookup in a tier, whose pool is what is stored."""
+    """A lookup in a tier, whose pool is what is stored; what is local is as good."""
 
     def __init__(self, layout: Layout, policy: LookaheadHorizon, local: int = 0) -> None:
         super().__init__(layout, policy)
-        self._tier = Tier(layout.shared, layout.alignment, layout.hash_block_size)
-        self._spec_groups = self._tier.shared
         self._local = local
-        # What is local is as good as stored.
+        self._held: set[tuple[int, bytes]] = set()
         for each, keys in zip(layout.looked_up, self.keys, strict=True):
             resumed = replace(each.shape, lookahead=0)
             run = required_run(resumed, local // each.group.block_size) if local else ()
-            self._tier.stored |= {(number, keys[b]) for b in run for number in each.group_ids}
+            self._held |= {(number, keys[b]) for b in run for number in each.group_ids}
 
     @property
     def inputs(self) -> Sequence[object]:
         """See `conformance.subject.lookups.Lookup`."""
-        return self._tier, self._tier.stored, *super().inputs
+        return self._held, *super().inputs
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""
-        _, _, hashes, cap, horizon = self._arguments(max_length)
-        hit = self._tier.find_longest_hit(hashes, cap, horizon, pool)
+        hit = find_hit(*self._arguments(max_length), _StoredOrLocal(self._held, pool)).length
         return LookupAnswer(max(hit, self._local), ())
 
 
+class _StoredOrLocal:
+    """Both stores as a lookup sees them."""
+
+    def __init__(self, local: Collection[tuple[int, bytes]], stored: Any) -> None:
+        self.null_block = stored.null_block
+        self._local, self._stored = local, stored
+
+    def get_cached_block(self, block_hash: bytes, group_ids: Sequence[int]) -> Any:
+        for group_id in group_ids:
+            here = (group_id, block_hash) in self._local
+            if not here and self._stored.get_cached_block(block_hash, (group_id,)) is None:
+                return None
+        return [block_hash] * len(group_ids)
+
+
 class ReferenceTierMasks:
-    """What the reference's tier stores, asks for and loads."""
+    """What a tier stores, asks for and loads: what the spec has it do."""
 
     def __init__(self, layout: Layout) -> None:
-        self._tier = Tier(layout.shared, layout.alignment, layout.hash_block_size)
-        self._nothing = [frozenset[int]() for _ in layout.groups]
+        self._groups, self._alignment = layout.shared, layout.alignment
+
+    def _masks(
+        self, start: int, end: int, kept: Callable[[int, BlockGeometry, int, range], Formula]
+    ) -> list[list[bool]]:
+        masks = []
+        for number, group in enumerate(self._groups):
+            shape = geometry(group, self._alignment)
+            first, last = (whole_blocks(tokens, group.block_size) for tokens in (start, end))
+            blocks = range(first, last) if group.prefix_cacheable else range(0)
+            masks.append([bool(kept(number, shape, block, blocks)) for block in blocks])
+        return masks
 
     def stored(self, start: int, end: int) -> Sequence[Sequence[bool] | None]:
         """See `conformance.subject.tiers.TierMasks`."""
-        return self._tier.store_mask(start, end)
+
+        def kept(_: int, shape: BlockGeometry, block: int, blocks: range) -> Formula:
+            return is_stored(shape, block, blocks.start, blocks.stop)
+
+        return self._masks(start, end, kept)
 
     def asked_for(self, length: int) -> Sequence[Sequence[bool] | None]:
         """See `conformance.subject.tiers.TierMasks`."""
-        return self._tier.lookup_mask(length)
 
-    def loaded(self, hit: int) -> Sequence[Sequence[bool] | None]:
-        """See `conformance.subject.tiers.TierMasks`."""
-        return self._tier.load_mask(hit, self._nothing)
+        def kept(_: int, shape: BlockGeometry, block: int, blocks: range) -> Formula:
+            return is_due(shape, block, blocks.stop)
+
+        return self._masks(0, length, kept)
+
+    def loaded(
+        self, hit: int, local: Sequence[Collection[int]] | None = None
+    ) -> Sequence[Sequence[bool] | None]:
+        """See `conformance.subject.tiers.TierMasks`; ``local`` are blocks of each group."""
+        held = [()] * len(self._groups) if local is None else local
+
+        def kept(number: int, shape: BlockGeometry, block: int, blocks: range) -> Formula:
+            return is_loaded(shape, block, blocks.stop, held[number].__contains__)
+
+        return self._masks(0, hit, kept)
 
 
 class ReferenceTierPlays:
@@ -149,16 +188,16 @@ class ReferenceTierPlays:
 
     def __init__(self, layout: Layout, num_tokens: int) -> None:
         self._layout, self._num_tokens = layout, num_tokens
-        self._tier = Tier(layout.shared, layout.alignment, layout.hash_block_size)
+        self._masks = ReferenceTierMasks(layout)
 
     def stored(self, ends: Sequence[int]) -> Sequence[Set[int] | None]:
         """See `conformance.subject.tiers.TierPlays`."""
         kept: list[set[int]] = [set() for _ in self._layout.groups]
         for start, end in pairwise((0, *ends)):
-            masks = self._tier.store_mask(start, end)
+            masks = self._masks.stored(start, end)
             for group, chunks, mask in zip(self._layout.shared, kept, masks, strict=True):
                 first = start // group.block_size
-                chunks |= {first + place for place, each in enumerate(mask) if each}
+                chunks |= {first + place for place, each in enumerate(mask or ()) if each}
         pairs = zip(self._layout.groups, kept, strict=True)
         return [chunks if group.prefix_cacheable else None for group, chunks in pairs]
 
@@ -171,31 +210,56 @@ class ReferenceTierPlays:
         if hit <= local:
             return None
         engine = self._layout.in_blocks
-        tier = Tier(engine.shared, engine.alignment, engine.hash_block_size)
         here = [range(local // group.block_size) for group in engine.groups]
-        masks = tier.load_mask(hit, here)
-        return Load(local, hit, [{n for n, each in enumerate(mask) if each} for mask in masks])
+        masks = ReferenceTierMasks(engine).loaded(hit, here)
+        blocks = [{n for n, each in enumerate(mask or ()) if each} for mask in masks]
+        return Load(local, hit, blocks)
 
 
 class ReferenceFineLookup:
-    """The reference's lookup for hits that end on any hash block of one configuration."""
+    """The reference's lookup in one group for hits that end on any hash block, also inside blocks.
+
+    It sees hash units as blocks. One of full attention is held by a block that was registered at
+    or past it.
+    """
 
     def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
-        units = configuration.in_hash_units.num_blocks
-        self.keys = [[b"prefix %d" % unit for unit in range(units)]]
+        shape = configuration.in_hash_units
+        self.keys = [[b"prefix %d" % unit for unit in range(shape.num_blocks)]]
         self.inputs: tuple[object, ...] = ()
-        self._configuration = configuration
-        self._scan = scan
+        self._unit = configuration.hash_block_size
+        self._size = configuration.group.block_size // self._unit
+        self._asked_at = 1 if configuration.group.kind is GroupKind.MAMBA else self._size
+        looked_up = at_hash_units(configuration.group, self._unit)
+        self._lookup = GroupLookup(geometry(looked_up, self._unit), scan)
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""
-        configuration, unit = self._configuration, self._configuration.hash_block_size
         (keys,) = self.keys
-        limit = min(max_length // unit, len(keys))
-        tables, hit = find_longest_fine_hit(
-            keys, limit, (0,), pool, configuration.group, unit, self._scan
-        )
-        return LookupAnswer(hit, tables)
+        limit = min(max_length // self._unit, len(keys))
+        (units,) = self._lookup(keys, limit, (0,), _Units(pool, keys, limit, self._asked_at))
+        # Of each block the last unit in the hit decides: Mamba asks about no other.
+        ends = range(self._size, len(units) + self._size, self._size)
+        table = [units[min(end, len(units)) - 1] for end in ends]
+        return LookupAnswer(len(units) * self._unit, [table])
+
+
+class _Units:
+    """A pool as a lookup sees it when the blocks are hash units."""
+
+    def __init__(self, pool: Any, keys: Sequence[bytes], limit: int, units: int) -> None:
+        self.null_block = pool.null_block
+        self._pool, self._keys, self._limit, self._units = pool, keys, limit, units
+        self._number = {key: unit for unit, key in enumerate(keys)}
+
+    def get_cached_block(self, block_hash: bytes, group_ids: Sequence[int]) -> Any:
+        unit = self._number[block_hash]
+        end = min((block_of(unit, self._units) + 1) * self._units, self._limit)
+        for entry in range(unit, end):
+            found = self._pool.get_cached_block(self._keys[entry], group_ids)
+            if found is not None:
+                return found
+        return None
 
 
 class ReferenceSubject:

@@ -173,6 +173,9 @@ def produced() -> set[str]:
                     found.add(str(Code[node.attr]))
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found |= set(re.findall(r"[a-z]+(?:-[a-z]+)+", node.value)) & set(Code)
+        for path in folder.glob("cases/*.toml"):
+            said = re.findall(r"^(?:code|shows) = \"([a-z]+(?:-[a-z]+)+)", path.read_text(), re.M)
+            found |= {*said} & set(Code)
     return found
 
 

@@ -8,14 +8,14 @@ from hitproof.conformance.checks.fine_hits import check_fine
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import smallest
 from hitproof.conformance.findings.findings import finding
-from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
-from hitproof.conformance.subject.lookups import LookupAnswer
+from hitproof.conformance.tests import reference_subject
+from hitproof.conformance.tests.editing import CASES, edited, faults
 from hitproof.conformance.tests.reference_subject import ReferenceFineLookup, ReferenceSubject
-from hitproof.spec.claims import Divergence, Status
+from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FINE_KINDS
 
@@ -23,71 +23,7 @@ FULL, MAMBA = GroupKind.FULL_ATTENTION, GroupKind.MAMBA
 CLAIM = "fine_grained_hit_is_vouched_for"
 
 
-class Faulty(ReferenceSubject):
-    """The reference, with a fault in what its fine-grained lookup returns."""
-
-    def __init__(self, fault: Any) -> None:
-        super().__init__()
-        self._fault = fault
-
-    def fine_lookup(self, configuration: Configuration) -> Any:
-        right = super().fine_lookup(configuration)
-
-        class Lookup:
-            keys, inputs = right.keys, right.inputs
-
-            def __call__(lookup, pool: Any, max_length: int) -> LookupAnswer:  # noqa: N805
-                return self._fault(configuration, right, pool, max_length)  # type: ignore[no-any-return]
-
-        return Lookup()
-
-
-def whole_blocks_only(
-    configuration: Configuration, lookup: ReferenceFineLookup, pool: Any, max_length: int
-) -> LookupAnswer:
-    size = configuration.group.block_size
-    answer = lookup(pool, max_length)
-    blocks = answer.hit_length // size
-    return LookupAnswer(blocks * size, [table[:blocks] for table in answer.tables])
-
-
-def a_unit_too_far(
-    configuration: Configuration, lookup: ReferenceFineLookup, pool: Any, max_length: int
-) -> LookupAnswer:
-    answer = lookup(pool, max_length)
-    return LookupAnswer(answer.hit_length + configuration.hash_block_size, answer.tables)
-
-
-def another_block(
-    _: Configuration, lookup: ReferenceFineLookup, pool: Any, max_length: int
-) -> LookupAnswer:
-    answer = lookup(pool, max_length)
-    tables = [[*table[:-1], pool.null_block] if table else [] for table in answer.tables]
-    return LookupAnswer(answer.hit_length, tables)
-
-
-def a_table_too_many(
-    _: Configuration, lookup: ReferenceFineLookup, pool: Any, max_length: int
-) -> LookupAnswer:
-    answer = lookup(pool, max_length)
-    return LookupAnswer(answer.hit_length, [*answer.tables, *answer.tables])
-
-
-def raises(*_: Any) -> LookupAnswer:
-    raise KeyError("a fault")
-
-
-FAULTS = {
-    "whole blocks only": (
-        whole_blocks_only,
-        {Divergence.LOST_HIT, Divergence.UNSOUND},
-        Code.FINE_HIT_TOO_SHORT,
-    ),
-    "a unit too far": (a_unit_too_far, {Divergence.UNSOUND}, Code.FINE_HIT_UNVOUCHED),
-    "another block": (another_block, {Divergence.UNSOUND}, Code.FINE_TABLE_WRONG),
-    "a table too many": (a_table_too_many, {Divergence.UNSOUND}, Code.FINE_TABLE_WRONG),
-    "raises": (raises, {Divergence.CRASH}, Code.RAISES_EXCEPTION),
-}
+FAULTS = faults(CASES / "reference.toml", reference_subject.__name__)["fine"]
 
 
 @pytest.mark.slow
@@ -106,20 +42,22 @@ def test_the_reference_conforms() -> None:
 @pytest.mark.parametrize("kind", FINE_KINDS)
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_refuted(kind: GroupKind, name: str) -> None:
-    fault, ways, code = FAULTS[name]
-    result = check_fine(Faulty(fault), single_group(kind, 4, 1, None, False, 24))
+    fault = FAULTS[name]
+    with edited(fault):
+        result = check_fine(ReferenceSubject(), single_group(kind, 4, 1, None, False, 24))
     assert result.statuses == {CLAIM: Status.REFUTED}
-    found = {Divergence(evidence.signature.divergence) for evidence in result.evidence}
+    found = {evidence.signature.divergence for evidence in result.evidence}
     assert found
-    assert found <= ways
-    assert code in {evidence.signature.code for evidence in result.evidence}
+    assert found <= {*fault["divergences"]}
+    assert fault["code"] in {evidence.signature.code for evidence in result.evidence}
 
 
 def test_a_finding_shrinks_and_shows_hash_blocks() -> None:
-    subject = Faulty(whole_blocks_only)
-    result = check_fine(subject, single_group(FULL, 16, 1, None, False, 24))
-    (evidence,) = smallest(result.evidence).values()
-    small = shrink(subject, evidence)
+    subject = ReferenceSubject()
+    with edited(FAULTS["whole blocks only"]):
+        result = check_fine(subject, single_group(FULL, 16, 1, None, False, 24))
+        (evidence,) = smallest(result.evidence).values()
+        small = shrink(subject, evidence)
     assert small.signature == evidence.signature
     assert isinstance(small.configuration, Configuration)
     assert (small.configuration.group.block_size, small.configuration.hash_block_size) == (2, 1)

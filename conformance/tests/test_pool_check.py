@@ -1,6 +1,6 @@
 """The check of the block pool: nothing on the reference, and each fault found by few steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,10 +15,12 @@ from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.pools import Key, PoolSnapshot
+from hitproof.conformance.subject.pools import PoolSnapshot
+from hitproof.conformance.tests import plain_pool
+from hitproof.conformance.tests.editing import CASES, edited, faults
 from hitproof.conformance.tests.plain_pool import PlainPool
 from hitproof.conformance.tests.reference_subject import ReferenceSubject
-from hitproof.spec.claims import CLAIMS, Divergence, Status
+from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import GroupKind
 
 PLAIN = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, False, 24)
@@ -30,210 +32,8 @@ NULL = "null_block_is_never_served"
 NAMES = "cached_key_names_its_content"
 
 
-class TouchLeavesInQueue(PlainPool):
-    def touch(self, blocks: Sequence[int]) -> None:
-        for block in filter(None, blocks):
-            self.ref_counts[block] += 1
-
-
-class TouchDoesNotCount(PlainPool):
-    def touch(self, blocks: Sequence[int]) -> None:
-        for block in filter(None, blocks):
-            if self.ref_counts[block] == 0:
-                super().touch([block])
-
-
-class TouchCountsTwice(PlainPool):
-    def touch(self, blocks: Sequence[int]) -> None:
-        super().touch([*blocks, *blocks])
-
-
-class TouchTakesOffAlways(PlainPool):
-    def touch(self, blocks: Sequence[int]) -> None:
-        for block in filter(None, blocks):
-            self.free_count -= self.ref_counts[block] > 0
-            super().touch([block])
-
-
-class TouchOfNull(PlainPool):
-    def touch(self, blocks: Sequence[int]) -> None:
-        if 0 in blocks:
-            self.free_queue.remove(0)
-        super().touch(blocks)
-
-
-class TouchEvicts(PlainPool):
-    def touch(self, blocks: Sequence[int]) -> None:
-        super().touch(blocks)
-        self.evict_blocks([block for block in blocks if self.ref_counts[block] > 1])
-
-
-class FreeTwice(PlainPool):
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        super().free_blocks(blocks)
-        for block in filter(None, blocks):
-            if self.ref_counts[block] == 0:
-                self._join_queue(block)
-
-
-class FreeNull(PlainPool):
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        super().free_blocks(blocks)
-        if 0 in blocks:
-            self._join_queue(0)
-
-
-class FreeLeaks(PlainPool):
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        super().free_blocks(blocks[:2])
-        for block in blocks[2:]:
-            self.ref_counts[block] -= 1
-
-
-class FreeCountDrifts(PlainPool):
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        super().free_blocks(blocks)
-        self.free_count += len(blocks) > 1
-
-
-class GetHandsOutTwice(PlainPool):
-    def get_new_blocks(self, count: int) -> list[int]:
-        blocks = super().get_new_blocks(count)
-        return [*blocks[:-1], 1] if count > 2 else blocks
-
-
-class GetKeepsStaleKeys(PlainPool):
-    def get_new_blocks(self, count: int) -> list[int]:
-        carried, self.carried = self.carried, [set() for _ in self.carried]
-        blocks = super().get_new_blocks(count)
-        self.carried = carried
-        return blocks
-
-
-class GetForgetsTheHashOnly(PlainPool):
-    def _forget(self, block: int) -> None:
-        self.carried[block] = set()
-
-
-class CacheMixesGroups(PlainPool):
-    def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
-        return super().get_cached_block(block_hash, [0] * len(groups))
-
-
-class LookupServesNull(PlainPool):
-    def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
-        found = super().get_cached_block(block_hash, groups)
-        return found and [0 if len(groups) > 1 else block for block in found]
-
-
-class EvictDoesNothing(PlainPool):
-    def evict_blocks(self, blocks: Sequence[int]) -> None:
-        pass
-
-
-class ResetWhileInUse(PlainPool):
-    def reset_prefix_cache(self) -> bool:
-        self.evict_blocks(range(len(self.ref_counts)))
-        return True
-
-
-class ResetRefuses(PlainPool):
-    def reset_prefix_cache(self) -> bool:
-        return False
-
-
-class GetHandsOutNullAtOnce(PlainPool):
-    def get_new_blocks(self, count: int) -> list[int]:
-        return [*super().get_new_blocks(count)[:-1], 0]
-
-
-class GetHandsOutLess(PlainPool):
-    def get_new_blocks(self, count: int) -> list[int]:
-        return super().get_new_blocks(max(count - 1, 1))
-
-
-class CacheOfNull(PlainPool):
-    def cache_full_block(self, block: int, key: Key) -> None:
-        super().cache_full_block(block, key)
-        self.named[key].append(0)
-
-
-class LookupOfAllGroupsOnly(PlainPool):
-    def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
-        found = super().get_cached_block(block_hash, groups)
-        return found if len(groups) > 1 or block_hash == b"y" else None
-
-
-class ResetNeverClears(PlainPool):
-    def reset_prefix_cache(self) -> bool:
-        super().reset_prefix_cache()
-        return False
-
-
-class LateDrift(PlainPool):
-    """What merging cannot see: a counter that does not show until many blocks went by."""
-
-    gone = 0
-
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        super().free_blocks(blocks)
-        self.gone += len(blocks)
-        if self.gone > 20:
-            self.free_count -= 1
-
-
-class ScratchGoesLast(PlainPool):
-    """As vLLM up to 0.22."""
-
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        scratch = [block for block in blocks if self.ref_counts[block] == 1]
-        super().free_blocks(blocks)
-        for block in scratch:
-            if not self.carried[block]:
-                self.free_queue.remove(block)
-                self.free_queue.append(block)
-
-
-class FreeHeadFirst(PlainPool):
-    def free_blocks(self, blocks: Sequence[int]) -> None:
-        super().free_blocks(blocks[::-1])
-
-
-class GetTakesTheLast(PlainPool):
-    def get_new_blocks(self, count: int) -> list[int]:
-        self.free_queue = self.free_queue[-count:] + self.free_queue[:-count]
-        return super().get_new_blocks(count)
-
-
-BROKEN: dict[type[PlainPool], tuple[str, Divergence, Code]] = {
-    TouchLeavesInQueue: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED),
-    TouchDoesNotCount: (IN_USE, Divergence.UNSOUND, Code.REFERENCE_COUNT_TOO_LOW),
-    TouchCountsTwice: (IN_USE, Divergence.WASTE, Code.REFERENCE_COUNT_TOO_HIGH),
-    TouchTakesOffAlways: (COUNT, Divergence.WASTE, Code.FREE_COUNT_TOO_LOW),
-    TouchOfNull: (COUNT, Divergence.CRASH, Code.RAISES_EXCEPTION),
-    TouchEvicts: (NAMES, Divergence.LOST_HIT, Code.KEY_LOST),
-    FreeTwice: (COUNT, Divergence.UNSOUND, Code.BLOCK_QUEUED_TWICE),
-    FreeNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_QUEUED),
-    FreeLeaks: (COUNT, Divergence.WASTE, Code.UNUSED_BLOCK_NOT_QUEUED),
-    FreeCountDrifts: (COUNT, Divergence.CRASH, Code.FREE_COUNT_TOO_HIGH),
-    GetHandsOutTwice: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_HANDED_OUT),
-    GetKeepsStaleKeys: (NAMES, Divergence.UNSOUND, Code.KEY_NAMES_OTHER_CONTENT),
-    GetForgetsTheHashOnly: (NAMES, Divergence.UNSOUND, Code.KEYS_DISAGREE),
-    CacheMixesGroups: (NAMES, Divergence.UNSOUND, Code.UNCACHED_BLOCK_FOUND),
-    LookupServesNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_FOUND),
-    EvictDoesNothing: (NAMES, Divergence.UNSOUND, Code.KEY_NOT_REMOVED),
-    ResetWhileInUse: (NAMES, Divergence.UNSOUND, Code.RESET_WHILE_IN_USE),
-    ResetRefuses: (NAMES, Divergence.UNSOUND, Code.KEY_NOT_REMOVED),
-    GetHandsOutNullAtOnce: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_HANDED_OUT),
-    GetHandsOutLess: (COUNT, Divergence.CRASH, Code.HANDED_OUT_COUNT_WRONG),
-    CacheOfNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_CACHED),
-    LookupOfAllGroupsOnly: (NAMES, Divergence.LOST_HIT, Code.CACHED_BLOCK_NOT_FOUND),
-    ResetNeverClears: (NAMES, Divergence.WASTE, Code.RESET_REFUSED),
-    LateDrift: (COUNT, Divergence.WASTE, Code.FREE_COUNT_TOO_LOW),
-    ScratchGoesLast: (ORDER, Divergence.LOST_HIT, Code.SCRATCH_BLOCK_NOT_FIRST),
-    FreeHeadFirst: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
-    GetTakesTheLast: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
-}
+FAULTS = faults(CASES / "pool.toml", plain_pool.__name__)["pool"]
+CLAIMS_OF_POOLS = {fault["claim"] for fault in FAULTS.values()}
 
 
 ALSO_FALSE = {
@@ -281,10 +81,11 @@ def test_other_configurations_settle_nothing() -> None:
 
 
 @pytest.mark.usefixtures("shallow")
-@pytest.mark.parametrize("broken", BROKEN)
-def test_each_fault_is_refuted(broken: type[PlainPool]) -> None:
-    claim, divergence, code = BROKEN[broken]
-    result = check_pool(WithPool(broken), PLAIN)
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_refuted(name: str) -> None:
+    claim, divergence, code = (FAULTS[name][each] for each in ("claim", "divergence", "code"))
+    with edited(FAULTS[name]):
+        result = check_pool(WithPool(PlainPool), PLAIN)
     assert result.statuses[claim] is Status.REFUTED
     found = [e.signature for e in result.evidence]
     assert (claim, divergence, code) in [(s.claim, s.divergence, s.code) for s in found]
@@ -304,14 +105,16 @@ def test_each_fault_is_refuted(broken: type[PlainPool]) -> None:
 
 
 def test_every_claim_of_the_pool_is_refuted_by_some_fault() -> None:
-    assert {claim for claim, _, _ in BROKEN.values()} == {IN_USE, COUNT, NULL, NAMES, ORDER}
+    assert CLAIMS_OF_POOLS == {IN_USE, COUNT, NULL, NAMES, ORDER}
 
 
 @pytest.mark.usefixtures("shallow")
 def test_a_finding_is_the_shortest_sequence_and_shows_the_pool() -> None:
-    subject = WithPool(TouchLeavesInQueue)
-    (evidence,) = (e for e in check_pool(subject, PLAIN).evidence if "queued" in e.signature.code)
-    small = shrink(subject, evidence)
+    subject = WithPool(PlainPool)
+    with edited(FAULTS["touch leaves blocks in the queue"]):
+        found = check_pool(subject, PLAIN).evidence
+        (evidence,) = (each for each in found if "queued" in each.signature.code)
+        small = shrink(subject, evidence)
     assert small.signature == evidence.signature
     shown = finding(small, "somewhere")
     assert [step.split("(")[0] for step in shown.given[1:]] == [
@@ -328,7 +131,8 @@ def test_a_finding_is_the_shortest_sequence_and_shows_the_pool() -> None:
 
 @pytest.mark.usefixtures("shallow")
 def test_a_long_sequence_is_cut_down_to_what_it_takes() -> None:
-    (evidence,) = check_pool(WithPool(LateDrift), PLAIN).evidence
+    with edited(FAULTS["the free count drifts late"]):
+        (evidence,) = check_pool(WithPool(PlainPool), PLAIN).evidence
     assert isinstance(evidence, PoolEvidence)
     freed = [step for step in evidence.steps if "free_blocks" in step]
     blocks = [step.split("(")[1].count(",") + 1 for step in freed]

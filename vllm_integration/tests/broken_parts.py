@@ -5,17 +5,12 @@ found of each fault: in histories that show nothing of the target as it is, or b
 tiers.
 """
 
-import inspect
 import json
 import sys
-import tomllib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from hitproof.conformance.checks.tiers import check_tier_lookup, check_tier_masks
@@ -27,55 +22,13 @@ from hitproof.conformance.scope.layouts import offloaded
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests.drawn import drawn
+from hitproof.conformance.tests.editing import Fault, edited, faults
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.reproduce.scheduler_case import scheduler_case
 
 HERE = Path(__file__).parent
-FAULTS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(
-    (HERE / "cases" / "parts.toml").read_text("utf-8")
-)
-
-
-def codes(code: CodeType) -> Iterator[CodeType]:
-    """What is defined in a module or a class, and in what is defined there."""
-    for each in filter(inspect.iscode, code.co_consts):
-        yield from (each, *codes(each))
-
-
-def functions(owner: Any, module: ModuleType) -> Iterator[FunctionType]:
-    """The functions of a module, and the methods of its classes."""
-    for each in vars(owner).values():
-        function = getattr(each, "fget", getattr(each, "__func__", each))
-        if isinstance(function, FunctionType) and function.__module__ == module.__name__:
-            yield function
-        elif isinstance(each, type) and owner is module and each.__module__ == module.__name__:
-            yield from functions(each, module)
-
-
-@contextmanager
-def edited(fault: dict[str, str]) -> Iterator[None]:
-    """The target with the text of a module changed: its functions have the code of the new one."""
-    name = fault.get("in", "v1.core.sched.scheduler")
-    module = import_module(name if name.startswith("hitproof.") else f"vllm.{name}")
-    lines = fault["edit"].splitlines()
-    old, new = (
-        "".join(f"{line[1:]}\n" for line in lines if not line.startswith(other)) for other in "+-"
-    )
-    text = inspect.getsource(module)
-    assert text.count(old) == 1, fault
-    compiled = compile(text.replace(old, new), str(module.__file__), "exec", dont_inherit=True)
-    made = {code.co_qualname: code for code in codes(compiled)}
-    before = {each: each.__code__ for each in functions(module, module)}
-    for function, code in before.items():
-        other = made.get(code.co_qualname, code)
-        if len(other.co_freevars) == len(code.co_freevars):
-            function.__code__ = other
-    try:
-        yield
-    finally:
-        for function, code in before.items():
-            function.__code__ = code
+FAULTS = faults(HERE / "cases" / "parts.toml", "vllm.v1.core.sched.scheduler")
 
 
 def shown(subject: VllmSchedulers, history: SchedulerHistory) -> set[str]:
@@ -104,7 +57,7 @@ def of_tiers(subject: VllmSubject, start: str) -> list[str]:
 
 
 def is_tested(
-    subject: VllmSchedulers, histories: Iterable[SchedulerHistory], fault: dict[str, str]
+    subject: VllmSchedulers, histories: Iterable[SchedulerHistory], fault: Fault
 ) -> bool | str:
     """Whether a test of the first history that shows it fails, and passes without the fault.
 
@@ -173,7 +126,6 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
 
 def main(part: str, *wanted: str) -> None:
     """Put each of the part's faults in turn into the target."""
-    faults = {name: each for name, each in FAULTS[part].items() if not wanted or name in wanted}
     look: Callable[[str], list[str]]
     if part in PARTS:
         subject = VllmSchedulers()
@@ -182,7 +134,9 @@ def main(part: str, *wanted: str) -> None:
     else:
         look = partial(of_tiers, VllmSubject(frozenset()))
     made: dict[str, Any] = {"none": look("")}
-    for name, fault in faults.items():
+    for name, fault in FAULTS[part].items():
+        if wanted and name not in wanted:
+            continue
         with edited(fault):
             made[name] = look(fault.get("shows", ""))
         if part == "grammars":

@@ -1,0 +1,66 @@
+"""Faults as data: edits of the source of a module, put into its functions for a while."""
+
+import inspect
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, TypeAlias
+
+Fault: TypeAlias = Mapping[str, Any]
+"""``in`` is a module, ``edit`` lines of it: those after a - are taken out, those after a + are put
+in. What else there is says what is found."""
+
+
+CASES = Path(__file__).parent / "cases"
+
+
+def faults(file: Path, module: str) -> dict[str, dict[str, Fault]]:
+    """The tables of a file, each with its faults by name; in ``module`` where none is named."""
+    tables = tomllib.loads(file.read_text("utf-8"))
+    return {
+        table: {name: {"in": module} | fault for name, fault in rows.items()}
+        for table, rows in tables.items()
+    }
+
+
+@contextmanager
+def edited(fault: Fault) -> Iterator[None]:
+    """The module is as the fault has it: its functions have the code of the edited source."""
+    module = import_module(fault["in"])
+    lines = fault["edit"].splitlines()
+    old, new = (
+        "".join(f"{line[1:]}\n" for line in lines if not line.startswith(other)) for other in "+-"
+    )
+    text = inspect.getsource(module)
+    assert text.count(old) == 1, fault
+    compiled = compile(text.replace(old, new), str(module.__file__), "exec", dont_inherit=True)
+    made = {code.co_qualname: code for code in _codes(compiled)}
+    before = {each: each.__code__ for each in _functions(module, module)}
+    for function, code in before.items():
+        other = made.get(code.co_qualname, code)
+        if len(other.co_freevars) == len(code.co_freevars):
+            function.__code__ = other
+    try:
+        yield
+    finally:
+        for function, code in before.items():
+            function.__code__ = code
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """What is defined in a module or a class, and in what is defined there."""
+    for each in filter(inspect.iscode, code.co_consts):
+        yield from (each, *_codes(each))
+
+
+def _functions(owner: Any, module: ModuleType) -> Iterator[FunctionType]:
+    """The functions of a module, and the methods of its classes."""
+    for each in vars(owner).values():
+        function = getattr(each, "fget", getattr(each, "__func__", each))
+        if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+            yield function
+        elif isinstance(each, type) and owner is module and each.__module__ == module.__name__:
+            yield from _functions(each, module)
