@@ -7,7 +7,14 @@ a step.
 from collections.abc import Iterable
 from functools import partial
 
-from hitproof.proofs.cases import CHUNKED, FULL, SLIDING, case_name, holds_token
+from hitproof.proofs.cases import (
+    CHUNKED,
+    FULL,
+    SLIDING,
+    case_name,
+    holds_token,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation, Products
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement, taken
 from hitproof.spec import admission, attention
@@ -47,6 +54,10 @@ def _is_read(at: Interpretation, kind: GroupKind) -> Statement:
     )
 
 
+@obligation(
+    "reserved_blocks_are_left",
+    "When the blocks that a request needs are taken, those that are reserved are left.",
+)
 def _leaves_reserved(at: Interpretation) -> Statement:
     needed, free, reserved = (at.integer(name) for name in ("needed", "free", "reserved"))
     return Statement(
@@ -69,6 +80,9 @@ def _never_again(at: Interpretation, kind: GroupKind) -> Statement:
     )
 
 
+@obligation(
+    "blocks_hold_the_tokens", "Each of the tokens is in one of the blocks that are counted."
+)
 def _holds(at: Interpretation) -> Statement:
     """A token between them is in one of that many blocks, counted from the first."""
     first, end, token, block = (at.integer(name) for name in ("first", "end", "token", "block"))
@@ -164,6 +178,11 @@ def _at_once(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
     )
 
 
+@obligation(
+    "states_at_once",
+    "A step holds no more states than the bound says: the one that it starts from, the one that "
+    "it ends in, those of drafts and those that it exports.",
+)
 def _states(at: Interpretation) -> Statement:
     """A Mamba group holds no more states than the bound."""
     names = ("started_from", "ended_in", "of_drafts", "exported", "drafts", "exports")
@@ -181,6 +200,15 @@ def _states(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "promise_is_kept",
+    "A request for which the most blocks that a step needs were free gets those of each step, if "
+    "no other request takes any and it gives up what is no longer read.",
+    nothing_is_given_up=(
+        "It gets them though it keeps what is no longer read.",
+        {"gives_up": False},
+    ),
+)
 def _promise(at: Interpretation, gives_up: bool = True) -> Statement:
     """A request that was admitted gets the blocks of a step.
 
@@ -212,6 +240,11 @@ def _promise(at: Interpretation, gives_up: bool = True) -> Statement:
     )
 
 
+@obligation(
+    "one_answer_is_right",
+    "A manager can always answer rightly: where it must not grant, it may refuse, and where it "
+    "must not refuse, it may grant.",
+)
 def _some_answer(at: Interpretation) -> Statement:
     names = ("least", "most", "free", "reserved")
     least, most, free, reserved = map(at.integer, names)
@@ -252,11 +285,7 @@ def _obligations() -> Iterable[Obligation]:
             # The bound on chunks is one token more than any step needs.
             (Mutant("fewer", "It needs two fewer.", partial(_spans, kind=kind, fewer=2)),),
         )
-    yield Obligation(
-        "blocks_hold_the_tokens",
-        "Each of the tokens is in one of the blocks that are counted.",
-        _holds,
-    )
+    yield from _holds
     yield _ON_EDGE
     for kind in _KINDS:
         fewer = Mutant(
@@ -268,36 +297,10 @@ def _obligations() -> Iterable[Obligation]:
             partial(_at_once, kind=kind),
             (fewer,) if kind is SLIDING else (),
         )
-    yield Obligation(
-        "states_at_once",
-        "A step holds no more states than the bound says: the one that it starts from, the "
-        "one that it ends in, those of drafts and those that it exports.",
-        _states,
-    )
-    yield Obligation(
-        "reserved_blocks_are_left",
-        "When the blocks that a request needs are taken, those that are reserved are left.",
-        _leaves_reserved,
-    )
-    yield Obligation(
-        "promise_is_kept",
-        "A request for which the most blocks that a step needs were free gets those of each "
-        "step, if no other request takes any and it gives up what is no longer read.",
-        _promise,
-        (
-            Mutant(
-                "nothing_is_given_up",
-                "It gets them though it keeps what is no longer read.",
-                partial(_promise, gives_up=False),
-            ),
-        ),
-    )
-    yield Obligation(
-        "one_answer_is_right",
-        "A manager can always answer rightly: where it must not grant, it may refuse, and "
-        "where it must not refuse, it may grant.",
-        _some_answer,
-    )
+    yield from _states
+    yield from _leaves_reserved
+    yield from _promise
+    yield from _some_answer
 
 
 OBLIGATIONS = {"admitted_request_gets_its_blocks": tuple(_obligations())}

@@ -13,9 +13,10 @@ from hitproof.proofs.cases import (
     case_name,
     chunks,
     holds_token,
+    obligation,
 )
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
 from hitproof.spec import attention, hits
 from hitproof.spec.groups import BlockGeometry, GroupKind
 from hitproof.spec.terms import Formula, Term
@@ -42,6 +43,11 @@ def _attending_group(
     return group, block_size, partial(attention.attends, window=window, chunk=chunk), sizes
 
 
+@obligation(
+    "every_read_block_is_required",
+    "A block that holds a token of the hit that some later query reads is in the required run.",
+    [(kind,) for kind in (FULL, SLIDING, CHUNKED)],
+)
 def _read_is_required(at: Interpretation, kind: GroupKind) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
     group, block_size, attends, sizes = _attending_group(at, kind)
@@ -60,6 +66,11 @@ def _read_is_required(at: Interpretation, kind: GroupKind) -> Statement:
     )
 
 
+@obligation(
+    "every_required_block_is_read",
+    "The first query after the hit reads the last token of each block in the required run.",
+    [(kind,) for kind in (FULL, SLIDING, CHUNKED)],
+)
 def _required_is_read(at: Interpretation, kind: GroupKind) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
     group, block_size, attends, sizes = _attending_group(at, kind)
@@ -74,6 +85,12 @@ def _required_is_read(at: Interpretation, kind: GroupKind) -> Statement:
     )
 
 
+@obligation(
+    "first_query_reads_the_most",
+    "A token of the hit that some later query reads is read by the first one.",
+    [(kind,) for kind in (FULL, SLIDING, CHUNKED)],
+    query_within_the_hit=("So it is by the query two tokens before that.", {"later": -2}),
+)
 def _first_query_suffices(at: Interpretation, kind: GroupKind, later: int = 0) -> Statement:
     """``later``: so many tokens after the first query is the one that reads the token."""
     first, query, token = at.integer("length"), at.integer("query"), at.integer("token")
@@ -89,12 +106,23 @@ def _first_query_suffices(at: Interpretation, kind: GroupKind, later: int = 0) -
     )
 
 
+@obligation(
+    "no_query_reads_ahead",
+    "A query reads no token after itself.",
+    [(kind,) for kind in (FULL, SLIDING, CHUNKED)],
+)
 def _never_ahead(at: Interpretation, kind: GroupKind) -> Statement:
     query, token = at.integer("query"), at.integer("token")
     *_, attends, sizes = _attending_group(at, kind)
     return Statement((*sizes, ("the query reads the token", attends(query, token))), token <= query)
 
 
+@obligation(
+    "every_query_reads_itself",
+    "A query reads its own token.",
+    [(kind,) for kind in (FULL, SLIDING, CHUNKED)],
+    next_token=("So it does the next.", {"ahead": 1}),
+)
 def _reads_itself(at: Interpretation, kind: GroupKind, ahead: int = 0) -> Statement:
     """``ahead``: it reads the token so many after its own."""
     query = at.integer("query")
@@ -144,6 +172,9 @@ def _required_state_is_read(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "hit_has_each_required_block", "When the required run is cached, so is each block in it.", CASES
+)
 def _hit_has_required_block(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
     group, sizes = any_group(at, kind, lookahead)
@@ -170,6 +201,11 @@ def _replayed(at: Interpretation) -> tuple[Term, Term, Term, Hypotheses]:
     return hit, window, token, hypotheses
 
 
+@obligation(
+    "what_an_uncached_window_reads_is_replayed",
+    "A token of a hit that some later query reads through a window outside the prefix cache is "
+    "computed again.",
+)
 def _read_is_replayed(at: Interpretation) -> Statement:
     hit, window, token, hypotheses = _replayed(at)
     query = at.integer("query")
@@ -183,6 +219,10 @@ def _read_is_replayed(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "what_is_replayed_is_read",
+    "Each token of a hit that is computed again is read by the token after the hit.",
+)
 def _replayed_is_read(at: Interpretation) -> Statement:
     hit, window, token, hypotheses = _replayed(at)
     start = attention.replay_start(hit, window)
@@ -192,6 +232,10 @@ def _replayed_is_read(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "a_hit_within_the_window_is_replayed_whole",
+    "Of a hit that the token after it reads all of, all is computed again.",
+)
 def _replay_of_whole_hits(at: Interpretation) -> Statement:
     hit, window = at.integer("hit"), at.integer("window")
     return Statement(
@@ -204,22 +248,9 @@ def _replay_of_whole_hits(at: Interpretation) -> Statement:
 
 
 def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
-    yield Obligation(
-        "what_an_uncached_window_reads_is_replayed",
-        "A token of a hit that some later query reads through a window outside the prefix cache is "
-        "computed again.",
-        _read_is_replayed,
-    )
-    yield Obligation(
-        "what_is_replayed_is_read",
-        "Each token of a hit that is computed again is read by the token after the hit.",
-        _replayed_is_read,
-    )
-    yield Obligation(
-        "a_hit_within_the_window_is_replayed_whole",
-        "Of a hit that the token after it reads all of, all is computed again.",
-        _replay_of_whole_hits,
-    )
+    yield from _read_is_replayed
+    yield from _replayed_is_read
+    yield from _replay_of_whole_hits
     yield Obligation(
         case_name("read_state_is_required", MAMBA),
         "The block that keeps the state to resume from is in the required run.",
@@ -235,47 +266,12 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
         "Resuming reads the state as of one token, the last one of the hit.",
         _one_state,
     )
-    for kind in (FULL, SLIDING, CHUNKED):
-        yield Obligation(
-            case_name("no_query_reads_ahead", kind),
-            "A query reads no token after itself.",
-            partial(_never_ahead, kind=kind),
-        )
-        next_token = partial(_reads_itself, kind=kind, ahead=1)
-        yield Obligation(
-            case_name("every_query_reads_itself", kind),
-            "A query reads its own token.",
-            partial(_reads_itself, kind=kind),
-            (Mutant("next_token", "So it does the next.", next_token),),
-        )
-        yield Obligation(
-            case_name("every_read_block_is_required", kind),
-            "A block that holds a token of the hit that some later query reads is in the "
-            "required run.",
-            partial(_read_is_required, kind=kind),
-        )
-        yield Obligation(
-            case_name("every_required_block_is_read", kind),
-            "The first query after the hit reads the last token of each block in the required run.",
-            partial(_required_is_read, kind=kind),
-        )
-        within_the_hit = Mutant(
-            "query_within_the_hit",
-            "So it is by the query two tokens before that.",
-            partial(_first_query_suffices, kind=kind, later=-2),
-        )
-        yield Obligation(
-            case_name("first_query_reads_the_most", kind),
-            "A token of the hit that some later query reads is read by the first one.",
-            partial(_first_query_suffices, kind=kind),
-            (within_the_hit,),
-        )
-    for kind, lookahead in CASES:
-        yield Obligation(
-            case_name("hit_has_each_required_block", kind, lookahead),
-            "When the required run is cached, so is each block in it.",
-            partial(_hit_has_required_block, kind=kind, lookahead=lookahead),
-        )
+    yield from _never_ahead
+    yield from _reads_itself
+    yield from _read_is_required
+    yield from _required_is_read
+    yield from _first_query_suffices
+    yield from _hit_has_required_block
 
 
 OBLIGATIONS = {

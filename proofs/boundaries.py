@@ -8,12 +8,15 @@ what is taken for granted of it: `proofs.several` has any number of groups.
 ``edges`` is the set of lengths that are a block edge in every group.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 
-from hitproof.proofs.cases import KINDS, any_group, case_name
+from hitproof.proofs.cases import (
+    KINDS,
+    any_group,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation, Products
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Statement
 from hitproof.spec import hits
 from hitproof.spec.groups import GroupKind, whole_blocks
 from hitproof.spec.terms import Formula, Term, implies, is_multiple, not_
@@ -23,6 +26,12 @@ _SOME_SHARE = "the alignment holds at least one block of the group"
 _SOME_ALIGNMENT = "the alignment is at least one token"
 
 
+@obligation(
+    "edges_less_alignments_are_edges",
+    "A block edge less any number of alignments is a block edge, whatever the group.",
+    interpretation=Products,
+    one_block_less=("So is it a block before.", {"slip": 1}),
+)
 def _difference_of_edges(at: Interpretation, slip: int = 0) -> Statement:
     edge, count, share = at.integer("edge"), at.integer("count"), at.integer("share")
     block_size = at.integer("block_size")
@@ -34,6 +43,12 @@ def _difference_of_edges(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
+@obligation(
+    "alignments_are_edges",
+    "Any number of alignments is a block edge, whatever the group.",
+    interpretation=Products,
+    one_more=("It is that of one more.", {"slip": 1}),
+)
 def _alignments_are_edges(at: Interpretation, slip: int = 0) -> Statement:
     count, share, block_size = (at.integer(n) for n in ("count", "share", "block_size"))
     length = count * (share * block_size)
@@ -49,6 +64,11 @@ def _common_edges(at: Interpretation) -> tuple[Callable[[Term], Formula], Term, 
     return edges, alignment, ((_SOME_ALIGNMENT, 1 <= alignment),)
 
 
+@obligation(
+    "common_edges_are_boundaries",
+    "A length that is a block edge in every group is a multiple of their least positive one, the "
+    "alignment.",
+)
 def _common_edge_is_a_boundary(at: Interpretation) -> Statement:
     length = at.integer("length")
     edges, alignment, hypotheses = _common_edges(at)
@@ -68,6 +88,10 @@ def _common_edge_is_a_boundary(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "alignment_is_one",
+    "Two lengths that are both the least positive block edge in every group are the same.",
+)
 def _least_is_one(at: Interpretation) -> Statement:
     edges, alignment, hypotheses = _common_edges(at)
     other = at.integer("other")
@@ -83,6 +107,11 @@ def _least_is_one(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "segment_is_the_alignment_in_blocks",
+    "A segment of P blocks is what an alignment of P blocks fills, and none is left over.",
+    one_more=("It fills one block more.", {"slip": 1}),
+)
 def _segment_blocks(at: Interpretation, slip: int = 0) -> Statement:
     segment, block_size = at.integer("segment"), at.integer("block_size")
     alignment = segment * block_size
@@ -93,6 +122,10 @@ def _segment_blocks(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
+@obligation(
+    "alignment_off_the_block_edges_is_refused",
+    "A length between two block edges is no multiple of the block size.",
+)
 def _alignment_off_the_edges(at: Interpretation) -> Statement:
     block, block_size, alignment = (at.integer(n) for n in ("block", "block_size", "alignment"))
     starts, ends = block * block_size, (block + 1) * block_size
@@ -106,6 +139,11 @@ def _alignment_off_the_edges(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "boundary_in_tokens_is_one_in_blocks",
+    "A multiple of the alignment fills a multiple of the segment of blocks, and none is left over.",
+    one_token_more=("So does a token more.", {"slip": 1}),
+)
 def _length_in_blocks(at: Interpretation, slip: int = 0) -> Statement:
     count, segment, block_size = (at.integer(n) for n in ("count", "segment", "block_size"))
     boundary = count * segment
@@ -117,6 +155,13 @@ def _length_in_blocks(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
+@obligation(
+    "lookup_in_blocks_is_longest_in_tokens",
+    "A group's lookup in blocks, given a candidate and a horizon rounded down to blocks, returns "
+    "no negative length, none above the candidate and none below a hit that is valid in tokens: "
+    "what the common hit of several groups asks of it.",
+    [(kind,) for kind in KINDS],
+)
 def _conditions_in_tokens(at: Interpretation, kind: GroupKind) -> Statement:
     lookahead, block_size = at.integer("lookahead"), at.integer("block_size")
     group, sizes = any_group(at, kind, lookahead)
@@ -150,60 +195,14 @@ def _conditions_in_tokens(at: Interpretation, kind: GroupKind) -> Statement:
     )
 
 
-def obligations() -> Iterable[Obligation]:
-    """What the alignment is to lengths in tokens."""
-    yield Obligation(
-        "edges_less_alignments_are_edges",
-        "A block edge less any number of alignments is a block edge, whatever the group.",
-        _difference_of_edges,
-        (
-            Mutant(
-                "one_block_less", "So is it a block before.", partial(_difference_of_edges, slip=1)
-            ),
-        ),
-        interpretation=Products,
-    )
-    yield Obligation(
-        "alignments_are_edges",
-        "Any number of alignments is a block edge, whatever the group.",
-        _alignments_are_edges,
-        (Mutant("one_more", "It is that of one more.", partial(_alignments_are_edges, slip=1)),),
-        interpretation=Products,
-    )
-    yield Obligation(
-        "common_edges_are_boundaries",
-        "A length that is a block edge in every group is a multiple of their least positive one, "
-        "the alignment.",
-        _common_edge_is_a_boundary,
-    )
-    yield Obligation(
-        "alignment_is_one",
-        "Two lengths that are both the least positive block edge in every group are the same.",
-        _least_is_one,
-    )
-    yield Obligation(
-        "segment_is_the_alignment_in_blocks",
-        "A segment of P blocks is what an alignment of P blocks fills, and none is left over.",
-        _segment_blocks,
-        (Mutant("one_more", "It fills one block more.", partial(_segment_blocks, slip=1)),),
-    )
-    yield Obligation(
-        "alignment_off_the_block_edges_is_refused",
-        "A length between two block edges is no multiple of the block size.",
-        _alignment_off_the_edges,
-    )
-    yield Obligation(
-        "boundary_in_tokens_is_one_in_blocks",
-        "A multiple of the alignment fills a multiple of the segment of blocks, and none is left "
-        "over.",
-        _length_in_blocks,
-        (Mutant("one_token_more", "So does a token more.", partial(_length_in_blocks, slip=1)),),
-    )
-    for kind in KINDS:
-        yield Obligation(
-            case_name("lookup_in_blocks_is_longest_in_tokens", kind),
-            "A group's lookup in blocks, given a candidate and a horizon rounded down to blocks, "
-            "returns no negative length, none above the candidate and none below a hit that is "
-            "valid in tokens: what the common hit of several groups asks of it.",
-            partial(_conditions_in_tokens, kind=kind),
-        )
+OBLIGATIONS = (
+    *_difference_of_edges,
+    *_alignments_are_edges,
+    *_common_edge_is_a_boundary,
+    *_least_is_one,
+    *_segment_blocks,
+    *_alignment_off_the_edges,
+    *_length_in_blocks,
+    *_conditions_in_tokens,
+)
+"""What the alignment is to lengths in tokens."""

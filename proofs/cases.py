@@ -1,7 +1,11 @@
 """The groups that theorems are about: any group of each kind, seen in blocks."""
 
-from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from hitproof.proofs.interpretation import Abstract, Interpretation, Z3Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.terms import Formula, Term
 
@@ -71,3 +75,27 @@ def _any_group(
 def holds_token(block: Term, token: Term, block_size: Term) -> Formula:
     """Whether the block is the one that holds the token."""
     return (block * block_size <= token) & (token < (block + 1) * block_size)
+
+
+def obligation(
+    name: str,
+    sentence: str,
+    cases: Iterable[tuple[Any, ...]] = ((),),
+    interpretation: Callable[[], Z3Interpretation] = Abstract,
+    **mutants: tuple[str, dict[str, Any]],
+) -> Callable[[Callable[..., Statement]], tuple[Obligation, ...]]:
+    """Make a statement an obligation, or one for each of some kinds, or kinds with lookaheads.
+
+    A mutant has its sentence, and the arguments that break the statement.
+    """
+
+    def made(state: Callable[..., Statement]) -> tuple[Obligation, ...]:
+        found = []
+        for case in cases:
+            of = partial(state, **dict(zip(("kind", "lookahead"), case, strict=False)))
+            broken = (Mutant(each, s, partial(of, **how)) for each, (s, how) in mutants.items())
+            full = case_name(name, *case) if case else name
+            found.append(Obligation(full, sentence, of, tuple(broken), interpretation))
+        return tuple(found)
+
+    return made

@@ -8,7 +8,14 @@ from functools import partial
 from typing import Any
 
 from hitproof.proofs import several
-from hitproof.proofs.cases import CASES, FULL, MAMBA, any_group, case_name
+from hitproof.proofs.cases import (
+    CASES,
+    FULL,
+    MAMBA,
+    any_group,
+    case_name,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Mutant, Obligation, Statement
 from hitproof.spec import connector, hits
@@ -39,6 +46,10 @@ def _load_completes(
     )
 
 
+@obligation(
+    "an_unflagged_prefix_is_a_hit",
+    "A local prefix whose state is cached is a hit that Mamba may serve.",
+)
 def _unflagged_is_a_hit(at: Interpretation) -> Statement:
     boundary, cap, horizon = (at.integer(n) for n in ("boundary", "cap", "horizon"))
     group, sizes = any_group(at, MAMBA, 0)
@@ -56,6 +67,12 @@ def _unflagged_is_a_hit(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "a_hit_is_a_local_prefix",
+    "A hit that a group may serve is a local prefix for it. So the longest local prefix is no "
+    "shorter than the hit that all groups share.",
+    CASES,
+)
 def _hit_is_local(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     boundary, cap, horizon = (at.integer(n) for n in ("boundary", "cap", "horizon"))
     group, sizes = any_group(at, kind, lookahead)
@@ -81,6 +98,11 @@ def _combined(groups: Any) -> Formula:
     return takes_part(FULL) & takes_part(MAMBA)
 
 
+@obligation(
+    "each_group_without_states_serves_the_local_prefix",
+    "Of any number of groups, each that keeps no states can serve the local prefix.",
+    states=("So can each that does.", {"states": True}),
+)
 def _each_but_states(at: Interpretation, states: bool = False) -> Statement:
     """Each group without states serves the local prefix; with ``states``, so does each with."""
     length, (groups, alignment, cap, horizon) = at.integer("length"), _sizes(at)
@@ -103,6 +125,11 @@ def _each_but_states(at: Interpretation, states: bool = False) -> Statement:
     )
 
 
+@obligation(
+    "no_local_prefix_is_longer",
+    "Where Mamba and full attention are combined, among any number of groups, no length on a "
+    "boundary is longer than the local prefix that each group without states can serve.",
+)
 def _longest_prefix(at: Interpretation) -> Statement:
     """No local prefix is longer, where full attention and Mamba are combined."""
     other = at.compared("other")
@@ -129,6 +156,11 @@ def _longest_prefix(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "without_states_or_full_attention_it_is_a_hit",
+    "Unless Mamba and full attention are combined, the local prefix is a hit of all groups.",
+    combined=("So it is if they are.", {"combined": True}),
+)
 def _same_as_hit(at: Interpretation, combined: bool = False) -> Statement:
     length, (groups, alignment, *limits) = at.integer("length"), _sizes(at)
     told = (groups, alignment, length, *limits, at.block_sets("cached"))
@@ -143,18 +175,8 @@ def _same_as_hit(at: Interpretation, combined: bool = False) -> Statement:
 
 
 def _lacks_states_only() -> Iterable[Obligation]:
-    yield Obligation(
-        "each_group_without_states_serves_the_local_prefix",
-        "Of any number of groups, each that keeps no states can serve the local prefix.",
-        _each_but_states,
-        (Mutant("states", "So can each that does.", partial(_each_but_states, states=True)),),
-    )
-    yield Obligation(
-        "without_states_or_full_attention_it_is_a_hit",
-        "Unless Mamba and full attention are combined, the local prefix is a hit of all groups.",
-        _same_as_hit,
-        (Mutant("combined", "So it is if they are.", partial(_same_as_hit, combined=True)),),
-    )
+    yield from _each_but_states
+    yield from _same_as_hit
     for kind, lookahead in CASES:
         state = partial(_load_completes, kind=kind, lookahead=lookahead)
         late = Mutant(
@@ -167,31 +189,11 @@ def _lacks_states_only() -> Iterable[Obligation]:
             state,
             (late,),
         )
-    yield Obligation(
-        "an_unflagged_prefix_is_a_hit",
-        "A local prefix whose state is cached is a hit that Mamba may serve.",
-        _unflagged_is_a_hit,
-    )
-
-
-def _is_the_longest() -> Iterable[Obligation]:
-    yield Obligation(
-        "no_local_prefix_is_longer",
-        "Where Mamba and full attention are combined, among any number of groups, no length on a "
-        "boundary is longer than the local prefix that each group without states can serve.",
-        _longest_prefix,
-    )
-    for kind, lookahead in CASES:
-        yield Obligation(
-            case_name("a_hit_is_a_local_prefix", kind, lookahead),
-            "A hit that a group may serve is a local prefix for it. So the longest local prefix is "
-            "no shorter than the hit that all groups share.",
-            partial(_hit_is_local, kind=kind, lookahead=lookahead),
-        )
+    yield from _unflagged_is_a_hit
 
 
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
     "local_prefix_lacks_states_only": tuple(_lacks_states_only()),
-    "local_prefix_is_the_longest": tuple(_is_the_longest()),
+    "local_prefix_is_the_longest": (*_longest_prefix, *_hit_is_local),
 }
 """The obligations of each claim on local prefixes, by its name."""

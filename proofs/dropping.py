@@ -4,10 +4,11 @@ Groups are numbers from 0 to ``groups``. ``flagged`` are those that hold a draft
 those that are looked up together with the group in question, itself included.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from hitproof.proofs.cases import obligation
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Statement
 from hitproof.spec.groups import drops_block
 from hitproof.spec.terms import Formula, Term, for_all, implies, not_
 
@@ -40,6 +41,7 @@ def _some_group(at: Interpretation) -> Hypotheses:
     )
 
 
+@obligation("nobody_drops_without_eagle", "With EAGLE off no group drops a block, flagged or not.")
 def _off_drops_nobody(at: Interpretation) -> Statement:
     use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
     return Statement(
@@ -48,6 +50,10 @@ def _off_drops_nobody(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "everybody_drops_when_nobody_is_flagged",
+    "With EAGLE on and no group flagged, every group drops a block.",
+)
 def _nobody_flagged_is_everybody(at: Interpretation) -> Statement:
     use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
     return Statement(
@@ -60,6 +66,10 @@ def _nobody_flagged_is_everybody(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "flag_is_shared_by_those_looked_up_together",
+    "With EAGLE on a group drops a block when one that it is looked up together with is flagged.",
+)
 def _flag_is_shared(at: Interpretation) -> Statement:
     use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
     hypotheses, other = _some_group(at), at.integer("other")
@@ -75,6 +85,11 @@ def _flag_is_shared(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "others_keep_their_blocks",
+    "A group drops no block when some group is flagged, but none that it is looked up together "
+    "with.",
+)
 def _unflagged_may_keep(at: Interpretation) -> Statement:
     use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
     return Statement(
@@ -87,6 +102,10 @@ def _unflagged_may_keep(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "sharing_twice_is_sharing_once",
+    "Who drops a block stays the same when those that do are taken for the flagged ones.",
+)
 def _twice_is_once(at: Interpretation) -> Statement:
     hypotheses = _some_group(at)
     use_eagle, groups = _use_eagle(at), at.integer("groups")
@@ -111,32 +130,11 @@ def _twice_is_once(at: Interpretation) -> Statement:
     )
 
 
-def obligations() -> Iterable[Obligation]:
-    """That the flags say who drops a block, and that sharing them twice changes nothing."""
-    yield Obligation(
-        "nobody_drops_without_eagle",
-        "With EAGLE off no group drops a block, flagged or not.",
-        _off_drops_nobody,
-    )
-    yield Obligation(
-        "everybody_drops_when_nobody_is_flagged",
-        "With EAGLE on and no group flagged, every group drops a block.",
-        _nobody_flagged_is_everybody,
-    )
-    yield Obligation(
-        "flag_is_shared_by_those_looked_up_together",
-        "With EAGLE on a group drops a block when one that it is looked up together with is "
-        "flagged.",
-        _flag_is_shared,
-    )
-    yield Obligation(
-        "others_keep_their_blocks",
-        "A group drops no block when some group is flagged, but none that it is looked up "
-        "together with.",
-        _unflagged_may_keep,
-    )
-    yield Obligation(
-        "sharing_twice_is_sharing_once",
-        "Who drops a block stays the same when those that do are taken for the flagged ones.",
-        _twice_is_once,
-    )
+OBLIGATIONS = (
+    *_off_drops_nobody,
+    *_nobody_flagged_is_everybody,
+    *_flag_is_shared,
+    *_unflagged_may_keep,
+    *_twice_is_once,
+)
+"""That the flags say who drops a block, and that sharing them twice changes nothing."""

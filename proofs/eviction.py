@@ -5,10 +5,10 @@ the pool; all other blocks stay as they are.
 """
 
 from dataclasses import replace
-from functools import partial
 
+from hitproof.proofs.cases import obligation
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
 from hitproof.spec import eviction
 from hitproof.spec.eviction import Queued
 from hitproof.spec.terms import implies, not_
@@ -23,6 +23,11 @@ def _cached(block: Queued) -> Hypotheses:
     return (("the block is free, and lookup finds it", block.free & block.keyed),)
 
 
+@obligation(
+    "order_is_kept[joins]",
+    "When a cached block joins the free queue at its end, cached blocks stay in the order of "
+    "their last use.",
+)
 def _joins(at: Interpretation) -> Statement:
     joining, stays = _block(at, "joining"), _block(at, "stays")
     ordered = eviction.is_least_recently_used_first
@@ -37,6 +42,11 @@ def _joins(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "order_is_kept[stays]",
+    "While cached blocks stay in the queue in their order, they are in the order of their last "
+    "use.",
+)
 def _stays(at: Interpretation) -> Statement:
     first, second = _block(at, "first"), _block(at, "second")
     then = replace(_block(at, "then"), used=first.used)
@@ -59,6 +69,10 @@ def _stays(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "least_recently_used_is_taken",
+    "A cached block that is handed out was used no later than any that is left.",
+)
 def _taken(at: Interpretation) -> Statement:
     taken, left = _block(at, "taken"), _block(at, "left")
     return Statement(
@@ -72,6 +86,14 @@ def _taken(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "tail_goes_before_head",
+    "When the head of a request is handed out, its tail is gone: what is left is a prefix.",
+    head_given_up_first=(
+        "So it is when requests give up their heads first.",
+        {"tail_first": False},
+    ),
+)
 def _head_goes_last(at: Interpretation, tail_first: bool = True) -> Statement:
     """``tail_first``: a request gives up its tail before its head."""
     tail, head = _block(at, "tail"), _block(at, "head")
@@ -89,6 +111,12 @@ def _head_goes_last(at: Interpretation, tail_first: bool = True) -> Statement:
     )
 
 
+@obligation(
+    "scratch_goes_before_cached",
+    "When a cached block is handed out, each block that joined before it because lookup cannot "
+    "find it is gone.",
+    scratch_at_the_end=("So it is when such blocks join at the end.", {"before": False}),
+)
 def _scratch_goes_first(at: Interpretation, before: bool = True) -> Statement:
     """``before``: a block that lookup cannot find joins before those that it finds."""
     scratch, cached = _block(at, "scratch"), _block(at, "cached")
@@ -107,6 +135,11 @@ def _scratch_goes_first(at: Interpretation, before: bool = True) -> Statement:
     )
 
 
+@obligation(
+    "a_queue_by_last_use_will_do",
+    "A block joins as it should a queue in which cached blocks stand in the order of their last "
+    "use, behind all others.",
+)
 def _by_last_use(at: Interpretation) -> Statement:
     """Cached blocks stand in the order of their last use, behind all others."""
     joining, stays = _block(at, "joining"), _block(at, "stays")
@@ -134,6 +167,11 @@ def _by_last_use(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "places_by_last_use_are_in_order",
+    "Cached blocks that stand in the order of their last use are in the right order, wherever the"
+    " others stand.",
+)
 def _places_by_last_use(at: Interpretation) -> Statement:
     """Cached blocks stand by their last use; blocks without a key stand anywhere."""
     first, second = _block(at, "first"), _block(at, "second")
@@ -148,6 +186,9 @@ def _places_by_last_use(at: Interpretation) -> Statement:
     return Statement(places, eviction.is_least_recently_used_first(first, second))
 
 
+@obligation(
+    "places_keep_the_order", "Blocks that stay free keep their order if each keeps its place."
+)
 def _in_their_places(at: Interpretation) -> Statement:
     first, second = _block(at, "first"), _block(at, "second")
     then, second_then = _block(at, "then"), _block(at, "second_then")
@@ -163,65 +204,14 @@ def _in_their_places(at: Interpretation) -> Statement:
 
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
     "least_recently_used_block_goes_first": (
-        Obligation(
-            "a_queue_by_last_use_will_do",
-            "A block joins as it should a queue in which cached blocks stand in the order of their "
-            "last use, behind all others.",
-            _by_last_use,
-        ),
-        Obligation(
-            "places_by_last_use_are_in_order",
-            "Cached blocks that stand in the order of their last use are in the right order, "
-            "wherever the others stand.",
-            _places_by_last_use,
-        ),
-        Obligation(
-            "places_keep_the_order",
-            "Blocks that stay free keep their order if each keeps its place.",
-            _in_their_places,
-        ),
-        Obligation(
-            "order_is_kept[joins]",
-            "When a cached block joins the free queue at its end, cached blocks stay in the order "
-            "of their last use.",
-            _joins,
-        ),
-        Obligation(
-            "order_is_kept[stays]",
-            "While cached blocks stay in the queue in their order, they are in the order of their "
-            "last use.",
-            _stays,
-        ),
-        Obligation(
-            "least_recently_used_is_taken",
-            "A cached block that is handed out was used no later than any that is left.",
-            _taken,
-        ),
-        Obligation(
-            "tail_goes_before_head",
-            "When the head of a request is handed out, its tail is gone: what is left is a prefix.",
-            _head_goes_last,
-            (
-                Mutant(
-                    "head_given_up_first",
-                    "So it is when requests give up their heads first.",
-                    partial(_head_goes_last, tail_first=False),
-                ),
-            ),
-        ),
-        Obligation(
-            "scratch_goes_before_cached",
-            "When a cached block is handed out, each block that joined before it because lookup "
-            "cannot find it is gone.",
-            _scratch_goes_first,
-            (
-                Mutant(
-                    "scratch_at_the_end",
-                    "So it is when such blocks join at the end.",
-                    partial(_scratch_goes_first, before=False),
-                ),
-            ),
-        ),
+        *_by_last_use,
+        *_places_by_last_use,
+        *_in_their_places,
+        *_joins,
+        *_stays,
+        *_taken,
+        *_head_goes_last,
+        *_scratch_goes_first,
     ),
 }
 """The obligations of the claim on the order of eviction."""

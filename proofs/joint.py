@@ -12,13 +12,16 @@ unit. Names of unknowns: ``start`` and ``end`` are the candidate after a round's
 after its last, ``given`` and ``returned`` that of one lookup in it.
 """
 
-from collections.abc import Iterable
 from functools import partial
 
 from hitproof.proofs import policies, several
-from hitproof.proofs.cases import KINDS, any_group, case_name
+from hitproof.proofs.cases import (
+    KINDS,
+    any_group,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
 from hitproof.spec import hits
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.terms import Term, implies
@@ -57,11 +60,21 @@ def _common_hit(at: Interpretation) -> tuple[Term, Hypotheses]:
     )
 
 
+@obligation(
+    "no_common_hit_is_longer_at_the_start",
+    "No hit that lookup may serve is longer than the first candidate, the cap.",
+)
 def _starts(at: Interpretation) -> Statement:
     other, common = _common_hit(at)
     return Statement(common, other <= at.integer("cap"))
 
 
+@obligation(
+    "no_lookup_skips_a_common_hit",
+    "A common hit that is no longer than the candidate is no longer than what a group's lookup "
+    "makes of it.",
+    not_the_greatest=("So it is when lookup returns any valid hit.", {"without": GREATEST}),
+)
 def _keeps(at: Interpretation, without: str = "") -> Statement:
     other, common = _common_hit(at)
     given, returned = at.integer("given"), at.integer("returned")
@@ -75,6 +88,20 @@ def _keeps(at: Interpretation, without: str = "") -> Statement:
     )
 
 
+@obligation(
+    "each_round_but_the_last_shrinks_the_candidate",
+    "A round that changes the candidate makes it shorter, and never negative. So the iteration "
+    "ends.",
+    lookup_lengthens=(
+        "It does when lookup may return more than it is given, as with a Mamba group "
+        "that is given a token more for EAGLE.",
+        {"without": NOT_LONGER},
+    ),
+    lookup_below_zero=(
+        "It does when lookup may return a negative length.",
+        {"without": NOT_NEGATIVE},
+    ),
+)
 def _shrinks(at: Interpretation, without: str = "") -> Statement:
     start, given = at.integer("start"), at.integer("given")
     # Small models are of naturals, and this one must be able to go below.
@@ -90,6 +117,12 @@ def _shrinks(at: Interpretation, without: str = "") -> Statement:
     )
 
 
+@obligation(
+    "the_last_round_ends_at_a_valid_hit",
+    "What a round leaves as it was is valid for each group. With the above it is the longest "
+    "common hit.",
+    not_valid=("It is when lookup may return a hit that is not valid.", {"without": VALID}),
+)
 def _ends(at: Interpretation, without: str = "") -> Statement:
     start, end = at.integer("start"), at.integer("end")
     given, returned = at.integer("given"), at.integer("returned")
@@ -107,6 +140,11 @@ def _ends(at: Interpretation, without: str = "") -> Statement:
     )
 
 
+@obligation(
+    "lookups_are_monotone",
+    "Given a longer candidate, lookup returns no shorter hit. This follows, so it is no further "
+    "condition.",
+)
 def _monotone(at: Interpretation) -> Statement:
     given, returned = at.integer("given"), at.integer("returned")
     longer, returned_then = at.integer("longer"), at.integer("returned_then")
@@ -120,6 +158,13 @@ def _monotone(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "candidate_only_caps_a_group",
+    "A hit that a group may serve within the candidate is one that it may serve within the cap "
+    "and that is no longer than the candidate, if the lookahead horizon stays.",
+    [(kind,) for kind in KINDS],
+    horizon_shrinks=("It is when the candidate is the horizon, too.", {"horizon_shrinks": True}),
+)
 def _candidate_only_caps(
     at: Interpretation, kind: GroupKind, horizon_shrinks: bool = False
 ) -> Statement:
@@ -141,89 +186,21 @@ def _candidate_only_caps(
     )
 
 
-def _ends_at_a_valid_hit() -> Iterable[Obligation]:
-    yield from several.alignment()
-    yield from several.validity()
-    yield from several.soundness()
-    for kind in KINDS:
-        yield Obligation(
-            case_name("candidate_only_caps_a_group", kind),
-            "A hit that a group may serve within the candidate is one that it may serve within "
-            "the cap and that is no longer than the candidate, if the lookahead horizon stays.",
-            partial(_candidate_only_caps, kind=kind),
-            (
-                Mutant(
-                    "horizon_shrinks",
-                    "It is when the candidate is the horizon, too.",
-                    partial(_candidate_only_caps, kind=kind, horizon_shrinks=True),
-                ),
-            ),
-        )
-    yield Obligation(
-        "the_last_round_ends_at_a_valid_hit",
-        "What a round leaves as it was is valid for each group. With the above it is the longest "
-        "common hit.",
-        _ends,
-        (
-            Mutant(
-                "not_valid",
-                "It is when lookup may return a hit that is not valid.",
-                partial(_ends, without=VALID),
-            ),
-        ),
-    )
-
-
-def _ends_at_the_longest() -> Iterable[Obligation]:
-    yield from several.longest()
-    yield Obligation(
-        "no_common_hit_is_longer_at_the_start",
-        "No hit that lookup may serve is longer than the first candidate, the cap.",
-        _starts,
-    )
-    yield Obligation(
-        "no_lookup_skips_a_common_hit",
-        "A common hit that is no longer than the candidate is no longer than what a group's "
-        "lookup makes of it.",
-        _keeps,
-        (
-            Mutant(
-                "not_the_greatest",
-                "So it is when lookup returns any valid hit.",
-                partial(_keeps, without=GREATEST),
-            ),
-        ),
-    )
-    yield Obligation(
-        "each_round_but_the_last_shrinks_the_candidate",
-        "A round that changes the candidate makes it shorter, and never negative. So the "
-        "iteration ends.",
-        _shrinks,
-        (
-            Mutant(
-                "lookup_lengthens",
-                "It does when lookup may return more than it is given, as with a Mamba group "
-                "that is given a token more for EAGLE.",
-                partial(_shrinks, without=NOT_LONGER),
-            ),
-            Mutant(
-                "lookup_below_zero",
-                "It does when lookup may return a negative length.",
-                partial(_shrinks, without=NOT_NEGATIVE),
-            ),
-        ),
-    )
-    yield Obligation(
-        "lookups_are_monotone",
-        "Given a longer candidate, lookup returns no shorter hit. This follows, so it is no "
-        "further condition.",
-        _monotone,
-    )
-    yield from policies.no_margin()
-
-
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
-    "common_hit_is_valid_for_every_group": tuple(_ends_at_a_valid_hit()),
-    "common_hit_is_the_longest": tuple(_ends_at_the_longest()),
+    "common_hit_is_valid_for_every_group": (
+        *several.ALIGNMENT,
+        *several.VALIDITY,
+        *several.soundness(),
+        *_candidate_only_caps,
+        *_ends,
+    ),
+    "common_hit_is_the_longest": (
+        *several.LONGEST,
+        *_starts,
+        *_keeps,
+        *_shrinks,
+        *_monotone,
+        *policies.no_margin(),
+    ),
 }
 """The obligations of each claim on the hit of several groups, by its name."""

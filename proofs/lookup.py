@@ -1,13 +1,13 @@
 """What makes a hit valid, and that there is one longest, in the style of `proofs.theorems`."""
 
-from collections.abc import Iterable
-from functools import partial
-from typing import Any
-
 from hitproof.proofs import boundaries, scans
-from hitproof.proofs.cases import CASES, any_group, case_name
+from hitproof.proofs.cases import (
+    CASES,
+    any_group,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Statement
 from hitproof.spec import hits
 from hitproof.spec.groups import BlockGeometry, GroupKind, whole_blocks
 from hitproof.spec.terms import Formula, Term, ceil_div, for_all, implies, not_
@@ -32,6 +32,11 @@ def _complete(at: Interpretation, group: BlockGeometry, boundary: Term, slip: in
     )
 
 
+@obligation(
+    "more_cached_blocks_keep_a_hit_valid",
+    "A required run stays cached when more blocks are cached.",
+    CASES,
+)
 def _more_stays_valid(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     group, boundary, hypotheses = _some_hit(at, kind, lookahead)
     cached, more = at.block_set("cached"), at.block_set("more")
@@ -46,6 +51,11 @@ def _more_stays_valid(at: Interpretation, kind: GroupKind, lookahead: int) -> St
     )
 
 
+@obligation(
+    "required_blocks_are_enough",
+    "A required run is cached when each of its blocks is, whatever else is not.",
+    CASES,
+)
 def _required_suffices(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     group, boundary, hypotheses = _some_hit(at, kind, lookahead)
     return Statement(
@@ -54,6 +64,11 @@ def _required_suffices(at: Interpretation, kind: GroupKind, lookahead: int) -> S
     )
 
 
+@obligation(
+    "each_required_block_is_needed",
+    "Without any one of its blocks a required run is not cached.",
+    CASES,
+)
 def _less_is_invalid(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     group, boundary, hypotheses = _some_hit(at, kind, lookahead)
     block, cached = at.integer("block"), at.block_set("cached")
@@ -68,6 +83,15 @@ def _less_is_invalid(at: Interpretation, kind: GroupKind, lookahead: int) -> Sta
     )
 
 
+@obligation(
+    "valid_hit_is_within_reach_and_complete",
+    "A hit is valid just when lookup may serve it and each block that it requires is cached.",
+    CASES,
+    earlier_boundary=(
+        "It is when each block is that the block edge before requires.",
+        {"slip": -1},
+    ),
+)
 def _valid_is_complete(
     at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
 ) -> Statement:
@@ -78,6 +102,13 @@ def _valid_is_complete(
     return Statement(hypotheses, valid == (reach & _complete(at, group, boundary, slip)))
 
 
+@obligation(
+    "reach_in_blocks_is_reach_in_tokens",
+    "With cap and lookahead horizon rounded down to blocks, lookup may serve just the hits that "
+    "end within the cap and whose lookahead block ends within the horizon.",
+    CASES,
+    rounded_up=("So it may with both rounded up.", {"rounded_up": True}),
+)
 def _reach_in_tokens(
     at: Interpretation, kind: GroupKind, lookahead: int, rounded_up: bool = False
 ) -> Statement:
@@ -97,6 +128,11 @@ def _reach_in_tokens(
     )
 
 
+@obligation(
+    "scan_starts_high_enough",
+    "No hit that lookup may serve is longer than the cap rounded down to the alignment.",
+    CASES,
+)
 def _scan_starts_high_enough(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     count, boundary = at.integer("count"), at.integer("boundary")
     block_size, alignment = at.integer("block_size"), at.integer("alignment")
@@ -132,6 +168,13 @@ def _two_hits(
     return count, valid(count), other, valid(other), (*sizes, some_hits)
 
 
+@obligation(
+    "scan_skips_no_valid_hit",
+    "When no valid hit is longer than this one and this one is not valid, then no valid hit is "
+    "longer than the next shorter one. So, by induction, a scan from above stops at the longest "
+    "valid hit, at 0 at the latest.",
+    CASES,
+)
 def _scan_goes_on(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     count, valid, other, other_is_valid, sizes = _two_hits(at, kind, lookahead)
     return Statement(
@@ -144,6 +187,7 @@ def _scan_goes_on(at: Interpretation, kind: GroupKind, lookahead: int) -> Statem
     )
 
 
+@obligation("longest_valid_hit_is_one", "Two valid hits that are both longest are the same.", CASES)
 def _longest_is_one(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     count, valid, other, other_is_valid, sizes = _two_hits(at, kind, lookahead)
     return Statement(
@@ -158,70 +202,18 @@ def _longest_is_one(at: Interpretation, kind: GroupKind, lookahead: int) -> Stat
     )
 
 
-def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
-    for kind, lookahead in CASES:
-        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
-        yield Obligation(
-            case_name("more_cached_blocks_keep_a_hit_valid", kind, lookahead),
-            "A required run stays cached when more blocks are cached.",
-            partial(_more_stays_valid, **case),
-        )
-        yield Obligation(
-            case_name("required_blocks_are_enough", kind, lookahead),
-            "A required run is cached when each of its blocks is, whatever else is not.",
-            partial(_required_suffices, **case),
-        )
-        yield Obligation(
-            case_name("each_required_block_is_needed", kind, lookahead),
-            "Without any one of its blocks a required run is not cached.",
-            partial(_less_is_invalid, **case),
-        )
-        yield Obligation(
-            case_name("valid_hit_is_within_reach_and_complete", kind, lookahead),
-            "A hit is valid just when lookup may serve it and each block that it requires is "
-            "cached.",
-            partial(_valid_is_complete, **case),
-            (
-                Mutant(
-                    "earlier_boundary",
-                    "It is when each block is that the block edge before requires.",
-                    partial(_valid_is_complete, **case, slip=-1),
-                ),
-            ),
-        )
-        yield Obligation(
-            case_name("reach_in_blocks_is_reach_in_tokens", kind, lookahead),
-            "With cap and lookahead horizon rounded down to blocks, lookup may serve just the "
-            "hits that end within the cap and whose lookahead block ends within the horizon.",
-            partial(_reach_in_tokens, **case),
-            (
-                Mutant(
-                    "rounded_up",
-                    "So it may with both rounded up.",
-                    partial(_reach_in_tokens, **case, rounded_up=True),
-                ),
-            ),
-        )
-        yield Obligation(
-            case_name("scan_starts_high_enough", kind, lookahead),
-            "No hit that lookup may serve is longer than the cap rounded down to the alignment.",
-            partial(_scan_starts_high_enough, **case),
-        )
-        yield Obligation(
-            case_name("scan_skips_no_valid_hit", kind, lookahead),
-            "When no valid hit is longer than this one and this one is not valid, then no valid "
-            "hit is longer than the next shorter one. So, by induction, a scan from above stops "
-            "at the longest valid hit, at 0 at the latest.",
-            partial(_scan_goes_on, **case),
-        )
-        yield Obligation(
-            case_name("longest_valid_hit_is_one", kind, lookahead),
-            "Two valid hits that are both longest are the same.",
-            partial(_longest_is_one, **case),
-        )
-    yield from scans.obligations()
-    yield from boundaries.obligations()
-
-
-OBLIGATIONS = {"lookup_returns_longest_valid_hit": tuple(_lookup_returns_longest_valid_hit())}
+OBLIGATIONS = {
+    "lookup_returns_longest_valid_hit": (
+        *_more_stays_valid,
+        *_required_suffices,
+        *_less_is_invalid,
+        *_valid_is_complete,
+        *_reach_in_tokens,
+        *_scan_starts_high_enough,
+        *_scan_goes_on,
+        *_longest_is_one,
+        *scans.obligations(),
+        *boundaries.OBLIGATIONS,
+    )
+}
 """The obligations of each claim on lookup, by its name."""

@@ -4,7 +4,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from hitproof.proofs.cases import CASES, CHUNKED, FULL, MAMBA, SLIDING, any_group, case_name
+from hitproof.proofs.cases import (
+    CASES,
+    CHUNKED,
+    FULL,
+    MAMBA,
+    SLIDING,
+    any_group,
+    case_name,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits, mask
@@ -37,6 +46,11 @@ def _reachable_is_kept(
     return Statement(hypotheses, mask.in_mask(masked, block))
 
 
+@obligation(
+    "next_boundary_is_the_first",
+    "The next boundary after a block is a boundary whose run ends after it, and no earlier "
+    "boundary is.",
+)
 def _next_is_the_first(at: Interpretation) -> Statement:
     block, lookahead, segment = (at.integer(n) for n in ("block", "lookahead", "segment"))
     group = BlockGeometry(SLIDING, segment, 0, lookahead)
@@ -96,12 +110,7 @@ def _served_is_due(at: Interpretation, kind: GroupKind, lookahead: int) -> State
 
 
 def _mask_keeps_every_reachable_block() -> Iterable[Obligation]:
-    yield Obligation(
-        "next_boundary_is_the_first",
-        "The next boundary after a block is a boundary whose run ends after it, and no earlier "
-        "boundary is.",
-        _next_is_the_first,
-    )
+    yield from _next_is_the_first
     for kind, lookahead in CASES:
         state = partial(_reachable_is_kept, kind=kind, lookahead=lookahead)
         without_lookahead = Mutant(

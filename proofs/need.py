@@ -17,6 +17,7 @@ from hitproof.proofs.cases import (
     case_name,
     holds_token,
     lookaheads,
+    obligation,
 )
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
@@ -96,6 +97,11 @@ def _run_is_exact(
     )
 
 
+@obligation(
+    "lookahead_blocks_span_the_tokens",
+    "The lookahead blocks span the tokens that draft layers look ahead by, one block at least, "
+    "and one block less does not.",
+)
 def _lookahead_is_exact(at: Interpretation) -> Statement:
     ahead, block_size = at.integer("lookahead_tokens"), at.integer("block_size")
     blocks = attention.lookahead_blocks(ahead, block_size)
@@ -108,6 +114,15 @@ def _lookahead_is_exact(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "one_lookahead_block_is_enough_up_to_its_size",
+    "One lookahead block is enough exactly where draft layers look ahead by no more tokens than "
+    "it holds.",
+    up_to_the_alignment=(
+        "So it is up to the tokens from one boundary to the next, as vLLM's guard has it.",
+        {"up_to_the_alignment": True},
+    ),
+)
 def _one_block_is_enough(at: Interpretation, up_to_the_alignment: bool = False) -> Statement:
     ahead, block_size = at.integer("lookahead_tokens"), at.integer("block_size")
     segment = at.integer("segment")
@@ -123,27 +138,10 @@ def _one_block_is_enough(at: Interpretation, up_to_the_alignment: bool = False) 
 
 
 def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
-    yield from dropping.obligations()
-    yield from several.flags()
-    yield Obligation(
-        "one_lookahead_block_is_enough_up_to_its_size",
-        "One lookahead block is enough exactly where draft layers look ahead by no more tokens "
-        "than it holds.",
-        _one_block_is_enough,
-        (
-            Mutant(
-                "up_to_the_alignment",
-                "So it is up to the tokens from one boundary to the next, as vLLM's guard has it.",
-                partial(_one_block_is_enough, up_to_the_alignment=True),
-            ),
-        ),
-    )
-    yield Obligation(
-        "lookahead_blocks_span_the_tokens",
-        "The lookahead blocks span the tokens that draft layers look ahead by, one block at least, "
-        "and one block less does not.",
-        _lookahead_is_exact,
-    )
+    yield from dropping.OBLIGATIONS
+    yield from several.FLAGS
+    yield from _one_block_is_enough
+    yield from _lookahead_is_exact
     for kind, near_start, where, run in (
         (SLIDING, False, "tail", "the tail"),
         (SLIDING, True, "tail_cut_at_the_start", "every block"),

@@ -8,9 +8,16 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
 
-from hitproof.proofs.cases import CASES, FULL, any_group, case_name, lookaheads
+from hitproof.proofs.cases import (
+    CASES,
+    FULL,
+    any_group,
+    case_name,
+    lookaheads,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Obligation, Statement
 from hitproof.spec import hits, retention
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases import sequential
@@ -119,6 +126,11 @@ def _stays_valid(at: Interpretation, lookahead: int) -> Statement:
     )
 
 
+@obligation(
+    "a_turn_costs_one_alignment",
+    "When everything is cached, a turn of a group that looks ahead makes a candidate that is a "
+    "boundary shorter by one alignment, no more and no less.",
+)
 def _turn_costs(at: Interpretation) -> Statement:
     lookahead, alignment = at.integer("lookahead_tokens"), at.integer("alignment")
     count = at.integer("count")
@@ -157,17 +169,16 @@ def no_margin() -> Iterable[Obligation]:
             "shortens it. So one turn each of it and of one other group ends at a valid hit.",
             partial(_stays_valid, lookahead=lookahead),
         )
-    yield Obligation(
-        "a_turn_costs_one_alignment",
-        "When everything is cached, a turn of a group that looks ahead makes a candidate that is "
-        "a boundary shorter by one alignment, no more and no less.",
-        _turn_costs,
-    )
+    yield from _turn_costs
 
 
 # --- retention_keeps_junctions -------------------------------------------------------------
 
 
+@obligation(
+    "no_sibling_hits_past_the_junction",
+    "No sibling hits more of a shared prefix than its junction.",
+)
 def _no_sibling_hits_more(at: Interpretation) -> Statement:
     length, alignment = at.integer("length"), at.integer("alignment")
     shared, lookahead = at.integer("shared"), at.integer("lookahead_tokens")
@@ -184,6 +195,11 @@ def _no_sibling_hits_more(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "junction_is_within_the_shared_prefix",
+    "The junction is a boundary, and all that its run asks for is shared.",
+    lookahead_too_short=("So is that of a shorter lookahead.", {"shorter": 1}),
+)
 def _junction_is_shared(at: Interpretation, shorter: int = 0) -> Statement:
     """``shorter``: the junction is kept for a lookahead of so many tokens less."""
     alignment, shared = at.integer("alignment"), at.integer("shared")
@@ -199,6 +215,15 @@ def _junction_is_shared(at: Interpretation, shorter: int = 0) -> Statement:
     )
 
 
+@obligation(
+    "run_of_junction_is_kept",
+    "Each block in the required run of a junction is kept.",
+    _SPARSE,
+    junction_forgotten=(
+        "So it is when only the prompts' own boundaries are kept, as before vLLM 0.26.",
+        {"forgotten": True},
+    ),
+)
 def _junction_run_is_kept(
     at: Interpretation, kind: GroupKind, lookahead: int, forgotten: bool = False
 ) -> Statement:
@@ -216,42 +241,11 @@ def _junction_run_is_kept(
     )
 
 
-def junctions() -> Iterable[Obligation]:
-    """That a junction is the hit of the next sibling, and that its run is kept."""
-    yield Obligation(
-        "no_sibling_hits_past_the_junction",
-        "No sibling hits more of a shared prefix than its junction.",
-        _no_sibling_hits_more,
-    )
-    yield Obligation(
-        "junction_is_within_the_shared_prefix",
-        "The junction is a boundary, and all that its run asks for is shared.",
-        _junction_is_shared,
-        (
-            Mutant(
-                "lookahead_too_short",
-                "So is that of a shorter lookahead.",
-                partial(_junction_is_shared, shorter=1),
-            ),
-        ),
-    )
-    for kind, lookahead in _SPARSE:
-        state = partial(_junction_run_is_kept, kind=kind, lookahead=lookahead)
-        yield Obligation(
-            case_name("run_of_junction_is_kept", kind, lookahead),
-            "Each block in the required run of a junction is kept.",
-            state,
-            (
-                Mutant(
-                    "junction_forgotten",
-                    "So it is when only the prompts' own boundaries are kept, as before vLLM 0.26.",
-                    partial(state, forgotten=True),
-                ),
-            ),
-        )
+JUNCTIONS = (*_no_sibling_hits_more, *_junction_is_shared, *_junction_run_is_kept)
+"""That a junction is the hit of the next sibling, and that its run is kept."""
 
 
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
-    "retention_keeps_junctions": tuple(junctions()),
+    "retention_keeps_junctions": tuple(JUNCTIONS),
 }
 """The obligations of each claim that is about a policy, by its name."""

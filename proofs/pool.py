@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
+from hitproof.proofs.cases import obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import pool
@@ -64,6 +65,9 @@ def _count_is_kept(at: Interpretation, operation: Operation) -> Statement:
     )
 
 
+@obligation(
+    "null_block_is_not_found", "What a key finds is not the null block, nor is what carries a key."
+)
 def _found_is_real(at: Interpretation) -> Statement:
     block = _any_block(at)
     return Statement(
@@ -78,6 +82,13 @@ def _found_is_real(at: Interpretation) -> Statement:
 # --- what the invariants and the preconditions say of a block -------------------------------
 
 
+@obligation(
+    "sound_blocks_are_of_two_kinds",
+    "All that must hold of a block holds just when it is the null block, not queued and not "
+    "cached, or another one that is counted, queued when no table holds it and not otherwise, and"
+    " named by its keys, which describe it.",
+    leaked=("Or one that no table holds and that is not queued.", {"leaks": True}),
+)
 def _sound_by_cases(at: Interpretation, leaks: bool = False) -> Statement:
     """``leaks``: an unused block need not be queued."""
     block = _any_block(at)
@@ -91,6 +102,11 @@ def _sound_by_cases(at: Interpretation, leaks: bool = False) -> Statement:
     return Statement((), pool.is_sound(block) == (cases & (block.stale == 0)))
 
 
+@obligation(
+    "reset_waits_for_holders",
+    "A block allows a reset just when it is unused or the null block.",
+    held=("Or when a table holds it.", {"held": True}),
+)
 def _resets(at: Interpretation, held: bool = False) -> Statement:
     block, sound = _sound_block(at)
     free = block.null | pool.is_unused(block)
@@ -106,6 +122,11 @@ def _comes_next(at: Interpretation, first: Operation, then: Operation) -> Statem
     return Statement((*sound, possible), then.possible(first.after(block)))
 
 
+@obligation(
+    "block_is_registered_once",
+    "No block is registered that is unused, nor twice.",
+    at_all=("No block is registered.", {"ever": False}),
+)
 def _registers_once(at: Interpretation, ever: bool = True) -> Statement:
     """Neither an unused block is registered, nor one that has a key; if not ``ever``, none is."""
     block, sound = _sound_block(at)
@@ -114,18 +135,26 @@ def _registers_once(at: Interpretation, ever: bool = True) -> Statement:
     return Statement(sound, not_(possible & (again | pool.is_unused(block))))
 
 
+@obligation("unused_block_can_be_taken", "A block that is unused can be handed out.")
 def _unused_can_be_taken(at: Interpretation) -> Statement:
     block, sound = _sound_block(at)
     unused = ("the block is unused", pool.is_unused(block))
     return Statement((*sound, unused), pool.can_be_taken(block))
 
 
+@obligation(
+    "empty_queue_counts_nothing", "When the free queue is empty, no block is counted as free."
+)
 def _empty_counts_nothing(at: Interpretation) -> Statement:
     count = at.integer("free_count")
     hypothesis = ("the count of free blocks is right", pool.is_free_queue_length(count, 0))
     return Statement((hypothesis,), count == 0)
 
 
+@obligation(
+    "kept_key_finds_the_content",
+    "Where keys are kept, what a key found it finds, and no entry describes old content.",
+)
 def _goes_on_finding(at: Interpretation) -> Statement:
     before = _any_block(at)
     after = replace(before, named=at.integer("named_then"), stale=at.integer("stale_then"))
@@ -201,26 +230,8 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
             lambda before, _: before.null | (before.holders == 0),
             (GET, RESET),
         ),
-        Obligation(
-            "sound_blocks_are_of_two_kinds",
-            "All that must hold of a block holds just when it is the null block, not queued and "
-            "not cached, or another one that is counted, queued when no table holds it and not "
-            "otherwise, and named by its keys, which describe it.",
-            _sound_by_cases,
-            (
-                Mutant(
-                    "leaked",
-                    "Or one that no table holds and that is not queued.",
-                    partial(_sound_by_cases, leaks=True),
-                ),
-            ),
-        ),
-        Obligation(
-            "reset_waits_for_holders",
-            "A block allows a reset just when it is unused or the null block.",
-            _resets,
-            (Mutant("held", "Or when a table holds it.", partial(_resets, held=True)),),
-        ),
+        *_sound_by_cases,
+        *_resets,
         Obligation(
             "free_blocks_after_get_new_blocks",
             "What has just been handed out can be given back.",
@@ -242,16 +253,8 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
             )
             for operation in OPERATIONS
         ),
-        Obligation(
-            "unused_block_can_be_taken",
-            "A block that is unused can be handed out.",
-            _unused_can_be_taken,
-        ),
-        Obligation(
-            "empty_queue_counts_nothing",
-            "When the free queue is empty, no block is counted as free.",
-            _empty_counts_nothing,
-        ),
+        *_unused_can_be_taken,
+        *_empty_counts_nothing,
     ),
     "null_block_is_never_served": (
         *_each(
@@ -266,11 +269,7 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
             lambda before, _: not_(before.null),
             (GET,),
         ),
-        Obligation(
-            "null_block_is_not_found",
-            "What a key finds is not the null block, nor is what carries a key.",
-            _found_is_real,
-        ),
+        *_found_is_real,
     ),
     "cached_key_names_its_content": (
         *_each(
@@ -286,17 +285,8 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
             (TOUCH, FREE),  # before it is registered a block has no key to lose
             _LOSES_KEYS,
         ),
-        Obligation(
-            "kept_key_finds_the_content",
-            "Where keys are kept, what a key found it finds, and no entry describes old content.",
-            _goes_on_finding,
-        ),
-        Obligation(
-            "block_is_registered_once",
-            "No block is registered that is unused, nor twice.",
-            _registers_once,
-            (Mutant("at_all", "No block is registered.", partial(_registers_once, ever=False)),),
-        ),
+        *_goes_on_finding,
+        *_registers_once,
         Obligation(
             "cache_full_blocks_after_get_new_blocks",
             "What has just been handed out can be registered.",

@@ -7,6 +7,7 @@ interval is asked about by itself, ``interval`` is in units of its own.
 from collections.abc import Iterable
 from functools import partial
 
+from hitproof.proofs.cases import obligation
 from hitproof.proofs.interpretation import Interpretation, Products
 from hitproof.proofs.obligation import Mutant, Obligation, Statement
 from hitproof.spec import hits, retention
@@ -45,6 +46,12 @@ def _it_can_be_served(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
+@obligation(
+    "replay_boundary_is_a_boundary",
+    "The replay boundary is a multiple of the alignment and not negative, however short the "
+    "prompt.",
+    positive=("It is positive.", {"least": 1}),
+)
 def _replay_is_a_boundary(at: Interpretation, least: int = 0) -> Statement:
     alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
     cap, horizon = at.integer("cap"), at.integer("horizon")
@@ -55,6 +62,11 @@ def _replay_is_a_boundary(at: Interpretation, least: int = 0) -> Statement:
     )
 
 
+@obligation(
+    "follow_up_hits_no_less",
+    "A follow-up turn, which finds the prompt and some of its output cached, hits no less than an"
+    " extension of the prompt.",
+)
 def _follow_up_hits_no_less(at: Interpretation) -> Statement:
     alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
     prompt, computed = at.integer("prompt"), at.integer("computed")
@@ -69,6 +81,11 @@ def _follow_up_hits_no_less(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "rounded_hit_asks_less",
+    "A hit rounded down to the interval is no longer than the dense one and needs no more of the "
+    "shared prefix.",
+)
 def _rounded_hit_asks_less(at: Interpretation) -> Statement:
     boundary, interval = at.integer("boundary"), at.integer("interval")
     lookahead, shared = at.integer("lookahead"), at.integer("shared")
@@ -94,6 +111,10 @@ def _intervals_fall_on_boundaries(at: Interpretation, slip: int = 0) -> Statemen
     )
 
 
+@obligation(
+    "interval_on_boundaries_is_accepted",
+    "Each multiple of the alignment that is not negative is a retention interval.",
+)
 def _interval_is_accepted(at: Interpretation) -> Statement:
     count, alignment = at.integer("count"), at.integer("alignment")
     return Statement(
@@ -105,6 +126,10 @@ def _interval_is_accepted(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "interval_off_boundaries_is_refused",
+    "No retention interval is negative or lies between two multiples of the alignment.",
+)
 def _interval_is_refused(at: Interpretation) -> Statement:
     count, alignment, interval = (at.integer(n) for n in ("count", "alignment", "interval"))
     starts, ends = count * alignment, (count + 1) * alignment
@@ -118,6 +143,11 @@ def _interval_is_refused(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "sibling_boundary_is_the_first",
+    "The sibling boundary after a block falls on the interval and its run ends after the block, "
+    "and that of no earlier one does.",
+)
 def _sibling_is_the_first(at: Interpretation) -> Statement:
     block, boundary = at.integer("block"), at.integer("boundary")
     lookahead, interval = at.integer("lookahead"), at.integer("interval")
@@ -170,43 +200,14 @@ def replays() -> Iterable[Obligation]:
     """That the replay boundary is the longest hit of a resend or an extension."""
     yield NO_REPLAY_HITS_MORE
     yield REPLAY_CAN_BE_SERVED
-    yield Obligation(
-        "replay_boundary_is_a_boundary",
-        "The replay boundary is a multiple of the alignment and not negative, however short the "
-        "prompt.",
-        _replay_is_a_boundary,
-        (Mutant("positive", "It is positive.", partial(_replay_is_a_boundary, least=1)),),
-    )
-    yield Obligation(
-        "follow_up_hits_no_less",
-        "A follow-up turn, which finds the prompt and some of its output cached, hits no less than "
-        "an extension of the prompt.",
-        _follow_up_hits_no_less,
-    )
+    yield from _replay_is_a_boundary
+    yield from _follow_up_hits_no_less
 
 
 def siblings() -> Iterable[Obligation]:
     """That the hits promised to siblings fall on the interval, and which intervals there are."""
-    yield Obligation(
-        "rounded_hit_asks_less",
-        "A hit rounded down to the interval is no longer than the dense one and needs no more "
-        "of the shared prefix.",
-        _rounded_hit_asks_less,
-    )
+    yield from _rounded_hit_asks_less
     yield INTERVALS_FALL_ON_BOUNDARIES
-    yield Obligation(
-        "interval_on_boundaries_is_accepted",
-        "Each multiple of the alignment that is not negative is a retention interval.",
-        _interval_is_accepted,
-    )
-    yield Obligation(
-        "interval_off_boundaries_is_refused",
-        "No retention interval is negative or lies between two multiples of the alignment.",
-        _interval_is_refused,
-    )
-    yield Obligation(
-        "sibling_boundary_is_the_first",
-        "The sibling boundary after a block falls on the interval and its run ends after the "
-        "block, and that of no earlier one does.",
-        _sibling_is_the_first,
-    )
+    yield from _interval_is_accepted
+    yield from _interval_is_refused
+    yield from _sibling_is_the_first

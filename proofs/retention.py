@@ -10,7 +10,12 @@ from functools import partial
 from itertools import product
 
 from hitproof.proofs import fine, promises
-from hitproof.proofs.cases import CASES, any_group, case_name
+from hitproof.proofs.cases import (
+    CASES,
+    any_group,
+    case_name,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits, mask, retention
@@ -83,6 +88,11 @@ def _no_kept_block_can_be_spared(
     )
 
 
+@obligation(
+    "sparse_keeps_no_more_than_dense",
+    "A block that sparse retention keeps is one that dense retention keeps.",
+    _SPARSE,
+)
 def _retained_is_in_the_mask(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     block = at.integer("block")
     group, interval, sizes = _with_interval(at, kind, lookahead)
@@ -116,6 +126,12 @@ def _follow_up(
     return group, extension * group.segment, later * group.segment, hypotheses
 
 
+@obligation(
+    "no_block_of_a_follow_up_is_waste",
+    "If the run of a boundary past the extension's is kept as far as it is computed, each block "
+    "in it may be kept.",
+    _SPARSE,
+)
 def _follow_up_run_is_spared(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     block, computed, kept = at.integer("block"), at.integer("computed"), at.block_set("kept")
     group, extension, boundary, hypotheses = _follow_up(at, kind, lookahead)
@@ -131,6 +147,12 @@ def _follow_up_run_is_spared(at: Interpretation, kind: GroupKind, lookahead: int
     )
 
 
+@obligation(
+    "a_follow_up_hits_what_is_spared",
+    "A block that is kept for follow-up turns is needed for a hit past the extension's, which is "
+    "there when the output has filled and registered the rest of its run.",
+    _SPARSE,
+)
 def _follow_up_hits_what_is_spared(
     at: Interpretation, kind: GroupKind, lookahead: int
 ) -> Statement:
@@ -154,6 +176,13 @@ def _not_thinned_out(
     return Statement(hypotheses, kept == mask.in_mask(group, block))
 
 
+@obligation(
+    "the_hit_that_is_left_is_the_longest",
+    "Of the boundaries up to a promised one, the hit that is left is the longest of which the run"
+    " is kept.",
+    CASES,
+    longer=("It is longer than each other one.", {"shorter": 1}),
+)
 def _left(at: Interpretation, kind: GroupKind, lookahead: int, shorter: int = 0) -> Statement:
     """Where a promised hit is lost, the one that is left is kept; no other kept one is longer."""
     other = at.compared("other")
@@ -219,57 +248,21 @@ def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
     yield from fine.tails()
 
 
-def _retention_keeps_siblings() -> Iterable[Obligation]:
-    yield from promises.siblings()
-    yield from _run_is_kept(siblings=True)
-
-
-def _retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
-    for kind, lookahead in CASES:
-        yield Obligation(
-            case_name("the_hit_that_is_left_is_the_longest", kind, lookahead),
-            "Of the boundaries up to a promised one, the hit that is left is the longest of which "
-            "the run is kept.",
-            partial(_left, kind=kind, lookahead=lookahead),
-            (
-                Mutant(
-                    "longer",
-                    "It is longer than each other one.",
-                    partial(_left, kind=kind, lookahead=lookahead, shorter=1),
-                ),
-            ),
-        )
-    yield from _with_and_without(
-        "no_kept_block_can_be_spared",
-        "A kept block is in the required run of a promised boundary: whatever else is cached, "
-        "without it that hit is lost.",
-        _no_kept_block_can_be_spared,
-        (False, True),
-    )
-    for kind, lookahead in _SPARSE:
-        yield Obligation(
-            case_name("sparse_keeps_no_more_than_dense", kind, lookahead),
-            "A block that sparse retention keeps is one that dense retention keeps.",
-            partial(_retained_is_in_the_mask, kind=kind, lookahead=lookahead),
-        )
-    for kind, lookahead in _SPARSE:
-        yield Obligation(
-            case_name("no_block_of_a_follow_up_is_waste", kind, lookahead),
-            "If the run of a boundary past the extension's is kept as far as it is computed, each "
-            "block in it may be kept.",
-            partial(_follow_up_run_is_spared, kind=kind, lookahead=lookahead),
-        )
-        yield Obligation(
-            case_name("a_follow_up_hits_what_is_spared", kind, lookahead),
-            "A block that is kept for follow-up turns is needed for a hit past the extension's, "
-            "which is there when the output has filled and registered the rest of its run.",
-            partial(_follow_up_hits_what_is_spared, kind=kind, lookahead=lookahead),
-        )
-
-
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
     "retention_keeps_resends_and_extensions": tuple(_retention_keeps_resends_and_extensions()),
-    "retention_keeps_siblings": tuple(_retention_keeps_siblings()),
-    "retention_keeps_only_promised_blocks": tuple(_retention_keeps_only_promised_blocks()),
+    "retention_keeps_siblings": (*promises.siblings(), *_run_is_kept(siblings=True)),
+    "retention_keeps_only_promised_blocks": (
+        *_left,
+        *_with_and_without(
+            "no_kept_block_can_be_spared",
+            "A kept block is in the required run of a promised boundary: whatever else is cached, "
+            "without it that hit is lost.",
+            _no_kept_block_can_be_spared,
+            (False, True),
+        ),
+        *_retained_is_in_the_mask,
+        *_follow_up_run_is_spared,
+        *_follow_up_hits_what_is_spared,
+    ),
 }
 """The obligations of each claim on retention, by its name."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from hitproof.proofs.cases import case_name, holds_token
+from hitproof.proofs.cases import case_name, holds_token, obligation
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
 from hitproof.spec import attention, hits
 from hitproof.spec import groups as spec
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
@@ -46,6 +46,11 @@ def _taking_part(at: Interpretation) -> tuple[Any, Term, Group, Hypotheses]:
     return groups, index, group, (*exists, ("it takes part", group.prefix_cacheable))
 
 
+@obligation(
+    "alignment_is_the_least_common_block_edge",
+    "In each of any number of groups that take part the alignment is on a block edge, and no "
+    "positive length that is on one in all of them is less.",
+)
 def _aligned(at: Interpretation) -> Statement:
     """The alignment is a block edge of the group, and no common block edge is less."""
     other = at.compared("other")
@@ -67,6 +72,12 @@ def _aligned(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "a_group_in_blocks_has_its_sizes",
+    "Of each of any number of groups, of any kind, the geometry has as many blocks as its sizes "
+    "in tokens span; of a Mamba group none ahead.",
+    states_look_ahead=("So it has of a Mamba group with EAGLE.", {"states_look_ahead": True}),
+)
 def _geometry(at: Interpretation, states_look_ahead: bool = False) -> Statement:
     """A group in blocks has the sizes that it has in tokens."""
     groups, (index, exists) = at.groups(), some_group(at)
@@ -99,6 +110,11 @@ def _alike(group: Group, other: Group) -> Formula:
     return same
 
 
+@obligation(
+    "a_flag_is_shared",
+    "With EAGLE on, each of any number of groups drops a block if one is flagged that differs in "
+    "the flag at most.",
+)
 def _flag_is_shared(at: Interpretation) -> Statement:
     """With EAGLE, a group drops a block if one that is looked up with it is flagged."""
     groups, (index, exists) = at.groups(), some_group(at)
@@ -117,6 +133,10 @@ def _flag_is_shared(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "other_flags_are_not_shared",
+    "It drops none if some are flagged, but none that differs in the flag at most.",
+)
 def _no_flag_is_shared(at: Interpretation) -> Statement:
     """If others are flagged, but none that is looked up with it, a group drops no block."""
     groups, (index, exists) = at.groups(), some_group(at)
@@ -134,6 +154,12 @@ def _no_flag_is_shared(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "without_a_flag_all_drop_a_block",
+    "If none is flagged, each drops a block with EAGLE on, and none with EAGLE off. Nothing else "
+    "of a group changes.",
+    one_flagged=("So it is if one is flagged.", {"none": False}),
+)
 def _all_drop(at: Interpretation, none: bool = True) -> Statement:
     """With EAGLE on and no group flagged, each drops a block; with EAGLE off none does."""
     groups, (index, exists) = at.groups(), some_group(at)
@@ -169,6 +195,11 @@ def _hit(at: Interpretation, length: Term) -> tuple[Formula, Callable[[Term, Gro
     return valid, serves
 
 
+@obligation(
+    "each_group_serves_a_valid_hit",
+    "A valid hit is on a boundary, and each of any number of groups that take part may serve it "
+    "and has every block cached that it requires.",
+)
 def _served_by_each(at: Interpretation) -> Statement:
     """A valid hit is aligned, and each group that takes part can serve it."""
     length, alignment = at.integer("length"), at.integer("alignment")
@@ -181,6 +212,11 @@ def _served_by_each(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "a_hit_that_each_group_serves_is_valid",
+    "A hit on a boundary is valid if each of any number of groups that take part may serve it and"
+    " has every block cached that it requires. No hit is valid, too.",
+)
 def _served_by_all(at: Interpretation) -> Statement:
     """An aligned hit that each group which takes part can serve is valid, and so is none."""
     length, alignment = at.integer("length"), at.integer("alignment")
@@ -246,6 +282,11 @@ def _lookup(at: Interpretation) -> tuple[Term, Callable[[Term], Formula]]:
     return hit, lambda length: hits.valid_hit(*told, length, *asked)
 
 
+@obligation(
+    "no_valid_hit_is_longer",
+    "If any hit of any number of groups is valid, the longest one is, it is within the cap, and "
+    "no other is longer.",
+)
 def _longest(at: Interpretation) -> Statement:
     """The hit that lookup must return is valid and within the cap, and none is longer."""
     other, alignment, cap = at.compared("other"), at.integer("alignment"), at.integer("cap")
@@ -261,6 +302,9 @@ def _longest(at: Interpretation) -> Statement:
     )
 
 
+@obligation(
+    "no_hit_is_shorter_than_the_alignment", "Within less than one alignment the longest hit is 0."
+)
 def _none(at: Interpretation) -> Statement:
     """Lookup returns no negative length, and returns 0 below one alignment."""
     alignment, cap = at.integer("alignment"), at.integer("cap")
@@ -268,65 +312,16 @@ def _none(at: Interpretation) -> Statement:
     return Statement((on_edges(at), shorter), _lookup(at)[0] == 0)
 
 
-def alignment() -> Iterable[Obligation]:
-    """What the groups share."""
-    yield Obligation(
-        "alignment_is_the_least_common_block_edge",
-        "In each of any number of groups that take part the alignment is on a block edge, and no "
-        "positive length that is on one in all of them is less.",
-        _aligned,
-    )
-    yield Obligation(
-        "a_group_in_blocks_has_its_sizes",
-        "Of each of any number of groups, of any kind, the geometry has as many blocks as its "
-        "sizes in tokens span; of a Mamba group none ahead.",
-        _geometry,
-        (
-            Mutant(
-                "states_look_ahead",
-                "So it has of a Mamba group with EAGLE.",
-                partial(_geometry, states_look_ahead=True),
-            ),
-        ),
-    )
+ALIGNMENT = (*_aligned, *_geometry)
+"""What the groups share."""
 
 
-def flags() -> Iterable[Obligation]:
-    """Which groups drop a block."""
-    yield Obligation(
-        "a_flag_is_shared",
-        "With EAGLE on, each of any number of groups drops a block if one is flagged that differs "
-        "in the flag at most.",
-        _flag_is_shared,
-    )
-    yield Obligation(
-        "other_flags_are_not_shared",
-        "It drops none if some are flagged, but none that differs in the flag at most.",
-        _no_flag_is_shared,
-    )
-    yield Obligation(
-        "without_a_flag_all_drop_a_block",
-        "If none is flagged, each drops a block with EAGLE on, and none with EAGLE off. Nothing "
-        "else of a group changes.",
-        _all_drop,
-        (Mutant("one_flagged", "So it is if one is flagged.", partial(_all_drop, none=False)),),
-    )
+FLAGS = (*_flag_is_shared, *_no_flag_is_shared, *_all_drop)
+"""Which groups drop a block."""
 
 
-def validity() -> Iterable[Obligation]:
-    """When groups serve a hit."""
-    yield Obligation(
-        "each_group_serves_a_valid_hit",
-        "A valid hit is on a boundary, and each of any number of groups that take part may serve "
-        "it and has every block cached that it requires.",
-        _served_by_each,
-    )
-    yield Obligation(
-        "a_hit_that_each_group_serves_is_valid",
-        "A hit on a boundary is valid if each of any number of groups that take part may serve it "
-        "and has every block cached that it requires. No hit is valid, too.",
-        _served_by_all,
-    )
+VALIDITY = (*_served_by_each, *_served_by_all)
+"""When groups serve a hit."""
 
 
 def soundness() -> Iterable[Obligation]:
@@ -340,16 +335,5 @@ def soundness() -> Iterable[Obligation]:
         )
 
 
-def longest() -> Iterable[Obligation]:
-    """The hit that lookup must return."""
-    yield Obligation(
-        "no_valid_hit_is_longer",
-        "If any hit of any number of groups is valid, the longest one is, it is within the cap, "
-        "and no other is longer.",
-        _longest,
-    )
-    yield Obligation(
-        "no_hit_is_shorter_than_the_alignment",
-        "Within less than one alignment the longest hit is 0.",
-        _none,
-    )
+LONGEST = (*_longest, *_none)
+"""The hit that lookup must return."""

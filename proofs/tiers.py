@@ -3,19 +3,28 @@
 ``start``, ``middle`` and ``end`` are where steps of a request start and end, in blocks.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from hitproof.proofs import several
-from hitproof.proofs.cases import CASES, any_group, case_name
+from hitproof.proofs.cases import (
+    CASES,
+    any_group,
+    obligation,
+)
 from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Obligation, Statement
 from hitproof.spec import hits, mask, tiers
 from hitproof.spec.groups import BlockGeometry, GroupKind, geometry
 from hitproof.spec.terms import Formula, Term, is_multiple, max, not_
 
 
+@obligation(
+    "reachable_block_is_stored",
+    "A block in the required run of some boundary is stored by the step that fills it.",
+    CASES,
+    late=("So it is by one that fills the next.", {"slip": 1}),
+)
 def _reachable_is_stored(
     at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
 ) -> Statement:
@@ -34,6 +43,11 @@ def _reachable_is_stored(
     )
 
 
+@obligation(
+    "steps_store_what_one_step_does",
+    "Two steps, of which the second starts where the first ends, store what one step does.",
+    gap=("So they do one block apart.", {"slip": 1}),
+)
 def _steps_add_up(at: Interpretation, slip: int = 0) -> Statement:
     """Whatever the policy promises."""
     block, start = at.integer("block"), at.integer("start")
@@ -56,6 +70,13 @@ def _steps_add_up(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
+@obligation(
+    "run_is_stored_and_asked_for",
+    "Of a hit whose run ends within the request, each block is stored by then, and a lookup asks "
+    "for it.",
+    CASES,
+    past_it=("So it is of one that ends later.", {"slip": 1}),
+)
 def _run_is_asked_for(
     at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
 ) -> Statement:
@@ -73,31 +94,14 @@ def _run_is_asked_for(
     )
 
 
-def _keeps_every_reachable_block() -> Iterable[Obligation]:
-    yield Obligation(
-        "steps_store_what_one_step_does",
-        "Two steps, of which the second starts where the first ends, store what one step does.",
-        _steps_add_up,
-        (Mutant("gap", "So they do one block apart.", partial(_steps_add_up, slip=1)),),
-    )
-    for kind, lookahead in CASES:
-        state = partial(_reachable_is_stored, kind=kind, lookahead=lookahead)
-        yield Obligation(
-            case_name("reachable_block_is_stored", kind, lookahead),
-            "A block in the required run of some boundary is stored by the step that fills it.",
-            state,
-            (Mutant("late", "So it is by one that fills the next.", partial(state, slip=1)),),
-        )
-        state = partial(_run_is_asked_for, kind=kind, lookahead=lookahead)
-        yield Obligation(
-            case_name("run_is_stored_and_asked_for", kind, lookahead),
-            "Of a hit whose run ends within the request, each block is stored by then, and a "
-            "lookup asks for it.",
-            state,
-            (Mutant("past_it", "So it is of one that ends later.", partial(state, slip=1)),),
-        )
-
-
+@obligation(
+    "stored_block_is_reachable",
+    "A block that a step stores is in the required run of some boundary, and is one of those that"
+    " the step fills.",
+    CASES,
+    before=("It is in that of the one before.", {"count_slip": -1}),
+    inside=("It is neither the first nor the last.", {"late": 1}),
+)
 def _stored_is_reachable(
     at: Interpretation, kind: GroupKind, lookahead: int, count_slip: int = 0, late: int = 0
 ) -> Statement:
@@ -115,21 +119,6 @@ def _stored_is_reachable(
     )
 
 
-def _keeps_only_reachable_blocks() -> Iterable[Obligation]:
-    for kind, lookahead in CASES:
-        state = partial(_stored_is_reachable, kind=kind, lookahead=lookahead)
-        yield Obligation(
-            case_name("stored_block_is_reachable", kind, lookahead),
-            "A block that a step stores is in the required run of some boundary, and is one of "
-            "those that the step fills.",
-            state,
-            (
-                Mutant("before", "It is in that of the one before.", partial(state, count_slip=-1)),
-                Mutant("inside", "It is neither the first nor the last.", partial(state, late=1)),
-            ),
-        )
-
-
 def _tier_hit(at: Interpretation) -> tuple[int, tuple[Any, ...], Any, Any]:
     """The longest hit of a tier, of any number of groups."""
     groups = at.groups()
@@ -139,6 +128,13 @@ def _tier_hit(at: Interpretation) -> tuple[int, tuple[Any, ...], Any, Any]:
     return hit, (groups, alignment, cap, horizon), stored, local
 
 
+@obligation(
+    "each_group_has_the_run_of_a_tier_hit",
+    "Of any number of groups, each that takes part has every block that a hit of the tier "
+    "requires stored or local.",
+    stored=("It has them stored.", {"local_too": False}),
+    opted_out=("So has each that opts out.", {"part": False}),
+)
 def _run_is_there(at: Interpretation, part: bool = True, local_too: bool = True) -> Statement:
     """Each group has what the hit requires."""
     block = at.integer("block")
@@ -160,6 +156,11 @@ def _run_is_there(at: Interpretation, part: bool = True, local_too: bool = True)
     )
 
 
+@obligation(
+    "no_hit_of_stored_and_local_blocks_is_longer",
+    "No other hit of any number of groups is longer whose required runs are stored or local.",
+    shorter=("Each is shorter.", {"slip": 1}),
+)
 def _no_hit_is_longer(at: Interpretation, slip: int = 0) -> Statement:
     """None whose blocks are stored or local."""
     other = at.compared("other")
@@ -180,25 +181,6 @@ def _no_hit_is_longer(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
-def _is_the_longest() -> Iterable[Obligation]:
-    yield Obligation(
-        "each_group_has_the_run_of_a_tier_hit",
-        "Of any number of groups, each that takes part has every block that a hit of the tier "
-        "requires stored or local.",
-        _run_is_there,
-        (
-            Mutant("stored", "It has them stored.", partial(_run_is_there, local_too=False)),
-            Mutant("opted_out", "So has each that opts out.", partial(_run_is_there, part=False)),
-        ),
-    )
-    yield Obligation(
-        "no_hit_of_stored_and_local_blocks_is_longer",
-        "No other hit of any number of groups is longer whose required runs are stored or local.",
-        _no_hit_is_longer,
-        (Mutant("shorter", "Each is shorter.", partial(_no_hit_is_longer, slip=1)),),
-    )
-
-
 def _load(
     at: Interpretation, kind: GroupKind, lookahead: int
 ) -> tuple[BlockGeometry, Any, Callable[[Term], Formula], Callable[[Term], Formula]]:
@@ -213,6 +195,12 @@ def _load(
     return group, (*sizes, ("the hit is not empty", 1 <= boundary)), local, loaded
 
 
+@obligation(
+    "a_load_completes_what_is_read",
+    "After the load of a hit everything is local that the request reads.",
+    CASES,
+    further=("So is it for a hit a block longer.", {"slip": 1}),
+)
 def _all_is_there(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
     """The request has what it reads."""
     boundary = at.integer("boundary")
@@ -224,6 +212,12 @@ def _all_is_there(at: Interpretation, kind: GroupKind, lookahead: int, slip: int
     )
 
 
+@obligation(
+    "what_is_loaded_is_stored",
+    "Of a hit whose run is stored or local, each block that is loaded is stored.",
+    CASES,
+    any_hit=("So it is of any hit.", {"valid": False}),
+)
 def _loaded_is_stored(
     at: Interpretation, kind: GroupKind, lookahead: int, valid: bool = True
 ) -> Statement:
@@ -242,6 +236,12 @@ def _loaded_is_stored(
     )
 
 
+@obligation(
+    "only_what_is_read_is_loaded",
+    "No block is loaded that is local, that the hit does not require, or that is past it.",
+    CASES,
+    the_last=("Nor is its last block.", {"slip": 1}),
+)
 def _only_read_is_loaded(
     at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
 ) -> Statement:
@@ -255,35 +255,10 @@ def _only_read_is_loaded(
     )
 
 
-def _loads_the_served_run() -> Iterable[Obligation]:
-    for kind, lookahead in CASES:
-        state = partial(_all_is_there, kind=kind, lookahead=lookahead)
-        yield Obligation(
-            case_name("a_load_completes_what_is_read", kind, lookahead),
-            "After the load of a hit everything is local that the request reads.",
-            state,
-            (Mutant("further", "So is it for a hit a block longer.", partial(state, slip=1)),),
-        )
-        state = partial(_loaded_is_stored, kind=kind, lookahead=lookahead)
-        yield Obligation(
-            case_name("what_is_loaded_is_stored", kind, lookahead),
-            "Of a hit whose run is stored or local, each block that is loaded is stored.",
-            state,
-            (Mutant("any_hit", "So it is of any hit.", partial(state, valid=False)),),
-        )
-        state = partial(_only_read_is_loaded, kind=kind, lookahead=lookahead)
-        yield Obligation(
-            case_name("only_what_is_read_is_loaded", kind, lookahead),
-            "No block is loaded that is local, that the hit does not require, or that is past it.",
-            state,
-            (Mutant("the_last", "Nor is its last block.", partial(state, slip=1)),),
-        )
-
-
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
-    "tier_keeps_every_reachable_block": tuple(_keeps_every_reachable_block()),
-    "tier_keeps_only_reachable_blocks": tuple(_keeps_only_reachable_blocks()),
-    "tier_hit_is_the_longest": tuple(_is_the_longest()),
-    "tier_loads_the_served_run": tuple(_loads_the_served_run()),
+    "tier_keeps_every_reachable_block": (*_steps_add_up, *_reachable_is_stored, *_run_is_asked_for),
+    "tier_keeps_only_reachable_blocks": _stored_is_reachable,
+    "tier_hit_is_the_longest": (*_run_is_there, *_no_hit_is_longer),
+    "tier_loads_the_served_run": (*_all_is_there, *_loaded_is_stored, *_only_read_is_loaded),
 }
 """The obligations of each claim on tiers, by its name."""
