@@ -48,14 +48,7 @@ LAYOUTS: Mapping[str, tuple[Group, ...]] = {
     f"full + window {_LONG.window}": (_FULL, _LONG),
 }
 
-OPERATIONS = (
-    "lookup, miss",
-    "allocate",
-    "cache",
-    "lookup, hit",
-    "free",
-    "lookup, scattered",
-)
+OPERATIONS = ("lookup, miss", "allocate", "cache", "lookup, hit", "free", "lookup, scattered")
 
 Measure = Callable[[str, Callable[[], Any]], Any]
 """``measure(operation, call)`` makes the call and records its cost."""

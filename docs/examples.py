@@ -14,10 +14,7 @@ from pathlib import Path
 
 from docs.source import ROOT
 
-DOCUMENTS = (
-    *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs" / "pages").rglob("*.md")),
-)
+DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs" / "pages").rglob("*.md")))
 LEFT_OUT = "..."
 """A line that stands for any lines of an output."""
 

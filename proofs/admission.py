@@ -7,14 +7,7 @@ a step.
 from collections.abc import Iterable
 from functools import partial
 
-from hitproof.proofs.cases import (
-    CHUNKED,
-    FULL,
-    SLIDING,
-    case_name,
-    holds_token,
-    obligation,
-)
+from hitproof.proofs.cases import CHUNKED, FULL, SLIDING, case_name, holds_token, obligation
 from hitproof.proofs.interpretation import Interpretation, Products
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement, taken
 from hitproof.spec import admission, attention
@@ -49,8 +42,7 @@ def _is_read(at: Interpretation, kind: GroupKind) -> Statement:
     from_there = (first <= token) & (token <= query)
     both = implies(reads, from_there) & implies(from_there, reads)
     return Statement(
-        (*sizes, ("positions are counted from 0", (0 <= token) & (0 <= query))),
-        both & (0 <= first),
+        (*sizes, ("positions are counted from 0", (0 <= token) & (0 <= query))), both & (0 <= first)
     )
 
 

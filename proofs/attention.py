@@ -274,7 +274,5 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
     yield from _hit_has_required_block
 
 
-OBLIGATIONS = {
-    "hit_has_every_block_attention_reads": tuple(_hit_has_every_block_attention_reads()),
-}
+OBLIGATIONS = {"hit_has_every_block_attention_reads": tuple(_hit_has_every_block_attention_reads())}
 """The obligations of each claim on what is read, by its name."""

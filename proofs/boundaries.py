@@ -10,11 +10,7 @@ what is taken for granted of it: `proofs.several` has any number of groups.
 
 from collections.abc import Callable
 
-from hitproof.proofs.cases import (
-    KINDS,
-    any_group,
-    obligation,
-)
+from hitproof.proofs.cases import KINDS, any_group, obligation
 from hitproof.proofs.interpretation import Interpretation, Products
 from hitproof.proofs.obligation import Hypotheses, Statement
 from hitproof.spec import hits
@@ -131,10 +127,7 @@ def _alignment_off_the_edges(at: Interpretation) -> Statement:
     starts, ends = block * block_size, (block + 1) * block_size
     between = (starts < alignment) & (alignment < ends)
     return Statement(
-        (
-            (_SOME_BLOCK, 1 <= block_size),
-            ("the length lies between two block edges", between),
-        ),
+        ((_SOME_BLOCK, 1 <= block_size), ("the length lies between two block edges", between)),
         not_(is_multiple(alignment, block_size)),
     )
 
@@ -186,10 +179,7 @@ def _conditions_in_tokens(at: Interpretation, kind: GroupKind) -> Statement:
             ("the other hit is not empty", 1 <= other),
             ("its run is cached", hits.has_required_run(group, other, at.block_set("cached"))),
             ("it is no longer than the candidate", length <= given),
-            (
-                "its run ends within the horizon",
-                hits.run_end(group, other) * block_size <= horizon,
-            ),
+            ("its run ends within the horizon", hits.run_end(group, other) * block_size <= horizon),
         ),
         (0 <= returned) & (returned <= given) & (length <= returned),
     )

@@ -8,14 +8,7 @@ from functools import partial
 from typing import Any
 
 from hitproof.proofs import several
-from hitproof.proofs.cases import (
-    CASES,
-    FULL,
-    MAMBA,
-    any_group,
-    case_name,
-    obligation,
-)
+from hitproof.proofs.cases import CASES, FULL, MAMBA, any_group, case_name, obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Mutant, Obligation, Statement
 from hitproof.spec import connector, hits

@@ -45,8 +45,7 @@ def _some_group(at: Interpretation) -> Hypotheses:
 def _off_drops_nobody(at: Interpretation) -> Statement:
     use_eagle, flagged = _use_eagle(at), at.block_set("flagged")
     return Statement(
-        (*_some_group(at), ("EAGLE is off", not_(use_eagle))),
-        not_(_drops(at, use_eagle, flagged)),
+        (*_some_group(at), ("EAGLE is off", not_(use_eagle))), not_(_drops(at, use_eagle, flagged))
     )
 
 

@@ -212,6 +212,6 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
         *_taken,
         *_head_goes_last,
         *_scratch_goes_first,
-    ),
+    )
 }
 """The obligations of the claim on the order of eviction."""

@@ -302,6 +302,6 @@ def tails() -> Iterable[Obligation]:
 
 
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
-    "fine_grained_hit_is_vouched_for": (*_vouched_for(), *_on_block_edges()),
+    "fine_grained_hit_is_vouched_for": (*_vouched_for(), *_on_block_edges())
 }
 """The obligations of the claim on hits inside blocks, by its name."""

@@ -15,11 +15,7 @@ after its last, ``given`` and ``returned`` that of one lookup in it.
 from functools import partial
 
 from hitproof.proofs import policies, several
-from hitproof.proofs.cases import (
-    KINDS,
-    any_group,
-    obligation,
-)
+from hitproof.proofs.cases import KINDS, any_group, obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
 from hitproof.spec import hits

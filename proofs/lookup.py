@@ -1,11 +1,7 @@
 """What makes a hit valid, and that there is one longest, in the style of `proofs.theorems`."""
 
 from hitproof.proofs import boundaries, scans
-from hitproof.proofs.cases import (
-    CASES,
-    any_group,
-    obligation,
-)
+from hitproof.proofs.cases import CASES, any_group, obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Statement
 from hitproof.spec import hits

@@ -8,14 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
 
-from hitproof.proofs.cases import (
-    CASES,
-    FULL,
-    any_group,
-    case_name,
-    lookaheads,
-    obligation,
-)
+from hitproof.proofs.cases import CASES, FULL, any_group, case_name, lookaheads, obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Obligation, Statement
 from hitproof.spec import hits, retention
@@ -110,10 +103,7 @@ def _stays_valid(at: Interpretation, lookahead: int) -> Statement:
     group, sizes = any_group(at, FULL, lookahead)
     boundary, shorter, candidate = (at.integer(n) for n in ("boundary", "shorter", "candidate"))
     valid = partial(
-        sequential.valid_without_margin,
-        group,
-        candidate=candidate,
-        cached=at.block_set("cached"),
+        sequential.valid_without_margin, group, candidate=candidate, cached=at.block_set("cached")
     )
     return Statement(
         (
@@ -245,7 +235,5 @@ JUNCTIONS = (*_no_sibling_hits_more, *_junction_is_shared, *_junction_run_is_kep
 """That a junction is the hit of the next sibling, and that its run is kept."""
 
 
-OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
-    "retention_keeps_junctions": tuple(JUNCTIONS),
-}
+OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {"retention_keeps_junctions": tuple(JUNCTIONS)}
 """The obligations of each claim that is about a policy, by its name."""

@@ -10,12 +10,7 @@ from functools import partial
 from itertools import product
 
 from hitproof.proofs import fine, promises
-from hitproof.proofs.cases import (
-    CASES,
-    any_group,
-    case_name,
-    obligation,
-)
+from hitproof.proofs.cases import CASES, any_group, case_name, obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.spec import hits, mask, retention

@@ -51,9 +51,7 @@ class Query:
 
 
 def obligation_query(
-    claim: str,
-    obligation: Obligation,
-    built: tuple[Z3Interpretation, list[Term]] | None = None,
+    claim: str, obligation: Obligation, built: tuple[Z3Interpretation, list[Term]] | None = None
 ) -> Query:
     """The question that proves an obligation when it has no model.
 

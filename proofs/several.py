@@ -14,15 +14,7 @@ from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
 from hitproof.spec import attention, hits
 from hitproof.spec import groups as spec
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
-from hitproof.spec.terms import (
-    Formula,
-    Term,
-    for_all,
-    for_each,
-    implies,
-    is_multiple,
-    not_,
-)
+from hitproof.spec.terms import Formula, Term, for_all, for_each, implies, is_multiple, not_
 
 
 def some_group(at: Interpretation, name: str = "group") -> tuple[Term, Hypotheses]:

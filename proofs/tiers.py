@@ -7,11 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hitproof.proofs import several
-from hitproof.proofs.cases import (
-    CASES,
-    any_group,
-    obligation,
-)
+from hitproof.proofs.cases import CASES, any_group, obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Obligation, Statement
 from hitproof.spec import hits, mask, tiers

@@ -79,11 +79,7 @@ NO_EXTRA_KEYS = ExtraKeys()
 
 
 def extra_keys(
-    start: int,
-    end: int,
-    lora: LoRA | None,
-    items: Sequence[MultiModalFeature],
-    salt: str | None,
+    start: int, end: int, lora: LoRA | None, items: Sequence[MultiModalFeature], salt: str | None
 ) -> ExtraKeys:
     """The extra keys of the block of tokens from ``start`` to ``end``.
 

@@ -96,9 +96,6 @@ class Request:
             end = start + size
             tokens = self.all_token_ids[start:end]
             parent = hash_block_tokens(
-                parent,
-                tokens,
-                self.extra_keys(start, end),
-                self.all_token_ids[end : end + ahead],
+                parent, tokens, self.extra_keys(start, end), self.all_token_ids[end : end + ahead]
             )
             self.block_hashes.append(parent)

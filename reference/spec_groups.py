@@ -118,11 +118,7 @@ class _Lookup:
     """The lookups of one spec group while the candidate shrinks; keeps the last tables."""
 
     def __init__(
-        self,
-        group: SpecGroup,
-        block_hashes: Sequence[bytes],
-        horizon: int,
-        block_pool: Pool,
+        self, group: SpecGroup, block_hashes: Sequence[bytes], horizon: int, block_pool: Pool
     ) -> None:
         self._group = group
         self._hashes = block_hashes

@@ -28,11 +28,7 @@ from hitproof.spec.terms import (
 )
 
 
-def first_token_read(
-    query: Tokens,
-    window: Tokens | None,
-    chunk: Tokens | None = None,
-) -> Tokens:
+def first_token_read(query: Tokens, window: Tokens | None, chunk: Tokens | None = None) -> Tokens:
     """The first token to which the token at position ``query`` attends."""
     if chunk is not None:
         return query // chunk * chunk
@@ -63,11 +59,7 @@ def fits(needed: Blocks, free: Blocks, reserved: Blocks = 0) -> Formula:
 
 
 def is_answered_right(
-    granted: Formula,
-    least: Blocks,
-    most: Blocks,
-    free: Blocks,
-    reserved: Blocks = 0,
+    granted: Formula, least: Blocks, most: Blocks, free: Blocks, reserved: Blocks = 0
 ) -> Formula:
     """Whether a manager may grant an allocation, or refuse it, with so many blocks free.
 

@@ -10,10 +10,7 @@ from hitproof.spec.terms import Blocks, Formula, Tokens, ceil_div, max
 
 
 def attends(
-    query: Tokens,
-    token: Tokens,
-    window: Tokens | None,
-    chunk: Tokens | None = None,
+    query: Tokens, token: Tokens, window: Tokens | None, chunk: Tokens | None = None
 ) -> Formula:
     """Whether the token at position ``query`` attends to the token at position ``token``.
 

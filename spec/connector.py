@@ -85,11 +85,7 @@ def valid_local_prefix(
 
 
 def longest_local_prefix(
-    groups: Items[Group],
-    alignment_tokens: Tokens,
-    cap: Tokens,
-    horizon: Tokens,
-    cached: Cached,
+    groups: Items[Group], alignment_tokens: Tokens, cap: Tokens, horizon: Tokens, cached: Cached
 ) -> int:
     """The longest local prefix in tokens. Arguments as in `spec.hits.valid_hit`."""
     return greatest(

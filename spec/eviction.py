@@ -59,12 +59,7 @@ def joins_before_cached(joining: Queued, stays: Queued) -> Formula:
     return implies(scratch & stays.free & stays.keyed, goes_before(joining, stays))
 
 
-def keeps_its_place(
-    first: Queued,
-    second: Queued,
-    then: Queued,
-    second_then: Queued,
-) -> Formula:
+def keeps_its_place(first: Queued, second: Queued, then: Queued, second_then: Queued) -> Formula:
     """Whether two blocks that stay free keep their order; ``then`` is the first one afterwards."""
     stay = first.free & second.free & then.free & second_then.free
     return implies(stay & goes_before(first, second), goes_before(then, second_then))

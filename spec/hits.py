@@ -4,13 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from hitproof.spec.groups import (
-    BlockGeometry,
-    Group,
-    GroupKind,
-    geometry,
-    whole_blocks,
-)
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
 from hitproof.spec.terms import (
     Blocks,
     Formula,
@@ -82,9 +76,7 @@ def required_run(group: BlockGeometry, boundary: Blocks) -> range:
 
 
 def has_required_run(
-    group: BlockGeometry,
-    boundary: Blocks,
-    cached: Callable[[Blocks], Formula],
+    group: BlockGeometry, boundary: Blocks, cached: Callable[[Blocks], Formula]
 ) -> Formula:
     """Whether every block of the required run at ``boundary`` (in blocks) is cached."""
     run = required_run(group, boundary)

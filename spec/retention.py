@@ -61,10 +61,7 @@ def check_interval(interval: int | None, alignment_tokens: int) -> None:
 
 
 def replay_boundary(
-    cap: Tokens,
-    horizon_tokens: Tokens,
-    lookahead_tokens: Tokens,
-    alignment_tokens: Tokens,
+    cap: Tokens, horizon_tokens: Tokens, lookahead_tokens: Tokens, alignment_tokens: Tokens
 ) -> Tokens:
     """The longest hit of a request whose blocks below the horizon are all cached, in tokens.
 
@@ -106,10 +103,7 @@ def sibling_boundary(group: BlockGeometry, block: Blocks, interval: Blocks) -> B
 
 
 def in_retained_mask(
-    group: BlockGeometry,
-    block: Blocks,
-    replays: Sequence[Blocks],
-    interval: Blocks | None = None,
+    group: BlockGeometry, block: Blocks, replays: Sequence[Blocks], interval: Blocks | None = None
 ) -> Formula:
     """Whether the producer registers ``block`` under sparse retention.
 

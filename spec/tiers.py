@@ -57,10 +57,7 @@ def longest_tier_hit(
 
 
 def is_loaded(
-    group: BlockGeometry,
-    block: Blocks,
-    boundary: Blocks,
-    local: Callable[[Blocks], Formula],
+    group: BlockGeometry, block: Blocks, boundary: Blocks, local: Callable[[Blocks], Formula]
 ) -> Formula:
     """Whether the load of a hit that ends at ``boundary`` >= 1 has ``block`` (all in blocks).
 

@@ -21,14 +21,7 @@ from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import LATER, AgreementEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.histories.schema import (
-    Evict,
-    Finish,
-    History,
-    Lookup,
-    Schedule,
-    Step,
-)
+from hitproof.conformance.histories.schema import Evict, Finish, History, Lookup, Schedule, Step
 from hitproof.conformance.playing.player import SKIPPED, Player
 from hitproof.conformance.scope.layouts import Layout, without_flags
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
@@ -244,8 +237,7 @@ class _Run:
         code = Code.AGREED_HIT_TOO_SHORT if short else Code.AGREED_HIT_TOO_LONG
         return AgreementEvidence(
             signature=self._signature(
-                Divergence.LOST_HIT if short else Divergence.UNSOUND,
-                Defect(code),
+                Divergence.LOST_HIT if short else Divergence.UNSOUND, Defect(code)
             ),
             configuration=scene.layout,
             spec=f"the later request hits {in_tokens(due)}",

@@ -216,10 +216,7 @@ def _in_words(length: int, flagged: bool) -> str:
 
 
 def _classified(
-    request: _Request,
-    cached: frozenset[Question],
-    expected: Candidate,
-    answer: Answer,
+    request: _Request, cached: frozenset[Question], expected: Candidate, answer: Answer
 ) -> Signature:
     """What is wrong with an answer; a right one does not replay."""
     layout = request.layout

@@ -31,12 +31,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
-from hitproof.conformance.subject.lookups import (
-    HorizonSubject,
-    Lookup,
-    LookupAnswer,
-    LookupSubject,
-)
+from hitproof.conformance.subject.lookups import HorizonSubject, Lookup, LookupAnswer, LookupSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.hits import longest_valid_hit
@@ -337,10 +332,7 @@ def _malformed(request: LookupRequest, answer: Answer) -> Signature | None:
 
 
 def _classified(
-    request: LookupRequest,
-    cached: frozenset[Question],
-    expected: int,
-    answer: Answer,
+    request: LookupRequest, cached: frozenset[Question], expected: int, answer: Answer
 ) -> Signature:
     """What is wrong with an answer; a right one does not replay."""
     judged = request.judged

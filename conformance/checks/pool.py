@@ -16,14 +16,7 @@ from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.checks.pool_faults import (
-    COUNT,
-    IN_USE,
-    NAMES,
-    NULL,
-    ORDER,
-    contradicts,
-)
+from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL, ORDER, contradicts
 from hitproof.conformance.checks.pool_model import Operation, World
 from hitproof.conformance.findings.evidence import PoolEvidence, smallest
 from hitproof.conformance.findings.footprints import Row

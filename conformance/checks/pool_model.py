@@ -234,8 +234,7 @@ class World:
                     COUNT,
                     Divergence.CRASH if more else Divergence.WASTE,
                     Defect.of(
-                        Code.FREE_COUNT_TOO_HIGH if more else Code.FREE_COUNT_TOO_LOW,
-                        method=method,
+                        Code.FREE_COUNT_TOO_HIGH if more else Code.FREE_COUNT_TOO_LOW, method=method
                     ),
                     f"{length} blocks are in the free queue",
                     f"the count of free blocks is {now.free_count}",

@@ -100,10 +100,7 @@ class _Recorder:
         return found
 
     def hits(
-        self,
-        configuration: Configuration,
-        prompts: Sequence[Sequence[int]],
-        interval: int | None,
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
     ) -> list[int]:
         columns = zip(*prompts, strict=False)
         shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, columns))

@@ -127,11 +127,7 @@ def _fails(engine: EngineConfiguration, number: int) -> Iterator[Step]:
     loaded = 3 * align + 1
     for recompute in (True, False):
         yield Schedule(
-            "long",
-            external=loaded,
-            exactly=not local,
-            valid=align + 1,
-            recompute=recompute,
+            "long", external=loaded, exactly=not local, valid=align + 1, recompute=recompute
         )
         yield Schedule("long")
         yield from (Preempt("long"), Lookup("long"))

@@ -120,10 +120,7 @@ def _blocks(engine: EngineConfiguration, length: int) -> list[tuple[int, int]]:
 
 
 def _history(
-    engine: EngineConfiguration,
-    length: int,
-    chunk: int | None,
-    evicted: Sequence[tuple[int, int]],
+    engine: EngineConfiguration, length: int, chunk: int | None, evicted: Sequence[tuple[int, int]]
 ) -> History:
     size, align = engine.hash_block_size, engine.alignment
     prompt, output = tuple(range(1, length + 1)), (7001, 7002)

@@ -11,12 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from hitproof.conformance.histories.workloads import (
-    Arrival,
-    Deployment,
-    Layers,
-    SchedulerHistory,
-)
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
 from hitproof.spec.groups import Group, GroupKind
 
 _FULL = Group(GroupKind.FULL_ATTENTION, 16)

@@ -25,14 +25,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, WithJsonSchema
 
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.releases.fine import is_fine_grained
@@ -100,11 +93,7 @@ TOKEN_IDS_SCHEMA = WithJsonSchema(
 )
 """How token ids are written, here and in workloads."""
 
-TokenIds = Annotated[
-    tuple[int, ...],
-    BeforeValidator(_expand),
-    TOKEN_IDS_SCHEMA,
-]
+TokenIds = Annotated[tuple[int, ...], BeforeValidator(_expand), TOKEN_IDS_SCHEMA]
 
 
 @dataclass(frozen=True)

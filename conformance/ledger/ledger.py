@@ -246,9 +246,7 @@ def read_signature(raw: dict[str, Any]) -> Signature:
 
 
 def judge(
-    findings: Sequence[Finding],
-    entries: Sequence[Entry],
-    unsettled: Collection[Signature] = (),
+    findings: Sequence[Finding], entries: Sequence[Entry], unsettled: Collection[Signature] = ()
 ) -> Judgement:
     """Sort findings into new and known, and name the entries that did not reproduce.
 

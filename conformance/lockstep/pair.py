@@ -111,8 +111,7 @@ class Pair:
             return real
         differs = Difference(self.step, call, "hit", str(real), str(reference))
         self._blame(
-            self._judge.hit(name, num_tokens, reference, self._reference.seen.cached),
-            differs,
+            self._judge.hit(name, num_tokens, reference, self._reference.seen.cached), differs
         )
         short = violation is not None and violation.signature.divergence == Divergence.LOST_HIT
         self._settle(violation, differs, resynchronised=short)

@@ -201,11 +201,7 @@ class Experiment:
                 yield shared, length, self.errors(length, held, "b", shared)
 
     def errors(
-        self,
-        length: int,
-        held: Mapping[tuple[int, int], str],
-        request: str = "a",
-        shared: int = 0,
+        self, length: int, held: Mapping[tuple[int, int], str], request: str = "a", shared: int = 0
     ) -> Errors:
         """The error of resuming ``request`` after ``length`` tokens from what is ``held``.
 

@@ -21,20 +21,8 @@ from typing import Any, TypeAlias
 
 from hitproof.conformance import mutation
 from hitproof.conformance.mutation import Mutant
-from hitproof.conformance.structured.edits import (
-    Edit,
-    Fault,
-    depend,
-    edits_of,
-    expression,
-    same,
-)
-from hitproof.conformance.structured.scopes import (
-    Scope,
-    Vocabulary,
-    classes_of,
-    parameters_of,
-)
+from hitproof.conformance.structured.edits import Edit, Fault, depend, edits_of, expression, same
+from hitproof.conformance.structured.scopes import Scope, Vocabulary, classes_of, parameters_of
 
 EFFECTIVE = "_fault_is_effective"
 """A name that is True in the globals of the function once the condition has held in a probe.

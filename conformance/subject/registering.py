@@ -64,10 +64,7 @@ class ServingSubject(HorizonSubject, Protocol):
     """Serves prompts one after another, from what it has registered of those before."""
 
     def hits(
-        self,
-        configuration: Configuration,
-        prompts: Sequence[Sequence[int]],
-        interval: int | None,
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
     ) -> list[int]:
         """The hit of each prompt (its token ids), in tokens, when they come in this order.
 

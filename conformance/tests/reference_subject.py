@@ -359,10 +359,7 @@ class ReferenceSubject:
         return ReferenceFineLookup(configuration, self._scan)
 
     def hits(
-        self,
-        configuration: Configuration,
-        prompts: Sequence[Sequence[int]],
-        interval: int | None,
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
     ) -> list[int]:
         """By the spec: the longest valid hit on what each prompt leaves in the cache."""
         history = ReferenceHistory(configuration, self.lookahead_horizon, interval)

@@ -103,10 +103,7 @@ def test_the_reference_conforms(profile: Profile) -> None:
     ],
 )
 def test_each_fault_is_found_and_shown(
-    wrap: Callable[[ReferenceManager], Manager],
-    divergence: Divergence,
-    code: Code,
-    layout: Layout,
+    wrap: Callable[[ReferenceManager], Manager], divergence: Divergence, code: Code, layout: Layout
 ) -> None:
     subject = Subject(wrap)
     result = check_agreement(subject, layout)

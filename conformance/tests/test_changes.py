@@ -74,10 +74,7 @@ class Changed(ReferenceSubject):
         return super().retained(configuration, num_tokens, interval)
 
     def hits(
-        self,
-        configuration: Configuration,
-        prompts: Sequence[Sequence[int]],
-        interval: int | None,
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
     ) -> list[int]:
         found = super().hits(configuration, prompts, interval)
         return found if self._leaves_out is None else [0] * len(found)

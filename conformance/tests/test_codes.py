@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hitproof.conformance.findings.codes import (
-    MEANINGS,
-    Defect,
-    UnknownCode,
-    named,
-    worst_class,
-)
+from hitproof.conformance.findings.codes import MEANINGS, Defect, UnknownCode, named, worst_class
 from hitproof.conformance.findings.meaning import Code, Parameter
 from hitproof.conformance.findings.rules import RULES, Rule, SanityRule, cited
 from hitproof.conformance.findings.signatures import Signature

@@ -95,11 +95,7 @@ class DistortedLookup(ReferenceCommonLookup):
 class BrokenCoordinator(ReferenceSubject):
     """The reference with another way to come to the common hit, or another answer."""
 
-    def __init__(
-        self,
-        iterate: Iterate | None = None,
-        answer: Distortion | None = None,
-    ) -> None:
+    def __init__(self, iterate: Iterate | None = None, answer: Distortion | None = None) -> None:
         super().__init__()
         self._iterate = iterate
         self._answer = answer

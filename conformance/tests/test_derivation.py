@@ -35,11 +35,7 @@ DRAFTING = replace(
     layers={**RIGHT.layers, "b": Layer(FULL, PAGE, True)},
 )
 POOL = 20 * PAGE
-PLACES = {
-    "a": Place(0, PAGE, PAGE),
-    "b": Place(10 * PAGE, PAGE, PAGE),
-    "c": Place(0, PAGE, PAGE),
-}
+PLACES = {"a": Place(0, PAGE, PAGE), "b": Place(10 * PAGE, PAGE, PAGE), "c": Place(0, PAGE, PAGE)}
 WINDOW_DRAFTS = replace(
     RIGHT,
     setup=replace(RIGHT.setup, groups=(FULL, replace(WINDOW, eagle=True)), use_eagle=True),
@@ -176,10 +172,7 @@ WRONG: dict[Rule, list[Derived]] = {
     Rule.POOL: [replace(RIGHT, pool_bytes=19 * PAGE), replace(RIGHT, available=19 * PAGE)],
     Rule.SCHEDULER_BLOCK: [setup(scheduler_block_size=32)],
     Rule.HASH_BLOCK: [setup(hash_block_size=6)],
-    Rule.DRAFTS: [
-        replace(DRAFTING, layers=RIGHT.layers),
-        setup(DRAFTING, groups=(FULL, WINDOW)),
-    ],
+    Rule.DRAFTS: [replace(DRAFTING, layers=RIGHT.layers), setup(DRAFTING, groups=(FULL, WINDOW))],
     Rule.HASH_UNIT: [
         setup(LAID_OUT, hash_block_size=8),
         replace(LAID_OUT, unit=4),

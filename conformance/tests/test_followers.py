@@ -91,12 +91,7 @@ def test_what_leads_to_what_is_cached_is_right(
         ([(DEVICE, FIRST), (DEVICE, Cleared())], [ONE], [], Code.EVENTS_WRONG),
         ([(HOST, replace(FIRST, medium=HOST))], [ONE], [], Code.EVENTS_WRONG),
         ([(HOST, NEXT)], [], [TWO], Code.EVENT_DESCRIPTION_WRONG),
-        (
-            [(DEVICE, FIRST), (HOST, MOVED), (HOST, GONE)],
-            [ONE],
-            [],
-            Code.EVENT_DESCRIPTION_WRONG,
-        ),
+        ([(DEVICE, FIRST), (HOST, MOVED), (HOST, GONE)], [ONE], [], Code.EVENT_DESCRIPTION_WRONG),
         ([(DEVICE, replace(FIRST, token_ids=(1, 3)))], [ONE], [], Code.EVENT_DESCRIPTION_WRONG),
         ([(DEVICE, replace(FIRST, block_size=4))], [ONE], [], Code.EVENT_DESCRIPTION_WRONG),
         ([(DEVICE, replace(FIRST, block_size=1))], [ONE], [], Code.EVENT_DESCRIPTION_WRONG),

@@ -13,11 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from hitproof.conformance.checks import connector
 from hitproof.conformance.checks.block_tables import wrong_in_tables
-from hitproof.conformance.checks.lookup import (
-    check_common_hit,
-    check_lookup,
-    judge_answer,
-)
+from hitproof.conformance.checks.lookup import check_common_hit, check_lookup, judge_answer
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.spaces import space_of

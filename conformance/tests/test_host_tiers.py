@@ -8,12 +8,7 @@ import pytest
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.workloads import (
-    Arrival,
-    Deployment,
-    HostPool,
-    SchedulerHistory,
-)
+from hitproof.conformance.histories.workloads import Arrival, Deployment, HostPool, SchedulerHistory
 from hitproof.conformance.judge.content_store import ContentStore
 from hitproof.conformance.scheduling.host_tiers import HostTiers
 from hitproof.conformance.subject.schedulers import (

@@ -6,11 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
-from hitproof.conformance.histories.workloads import (
-    Arrival,
-    Deployment,
-    Encoder,
-)
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Encoder
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.groups import Group, GroupKind
@@ -31,11 +27,7 @@ CACHE = "step-exceeds-limit(limit=encoder-cache)"
 
 
 def plan(
-    name: str,
-    start: int,
-    tokens: int,
-    encoded: Sequence[int] = (),
-    freed: Sequence[str] = (),
+    name: str, start: int, tokens: int, encoded: Sequence[int] = (), freed: Sequence[str] = ()
 ) -> Plan:
     step = Scheduled(name, start, tokens, 0, ((7,),), start == 0, start == 0)
     return Plan((step,), encoded={name: tuple(encoded)}, freed=tuple(freed))
@@ -93,10 +85,7 @@ def test_steps_that_are_right(deployment: Deployment, plans: Sequence[Plan]) -> 
         (
             PLAIN,
             [plan("b", 0, 10, [0]), plan("b", 10, 16, (), ["cat"])],
-            [
-                "step-leaves-work(what=running)",
-                "encoder-output-missing(how=freed, of=tokens)",
-            ],
+            ["step-leaves-work(what=running)", "encoder-output-missing(how=freed, of=tokens)"],
         ),
         (DRAFTS, [plan("a", 0, 16, [0])], ["encoder-output-missing(how=full, of=drafts)"]),
         (MODULES, [plan("a", 0, 14, [0])], ["encoder-output-missing(how=full, of=drafts)"]),

@@ -95,8 +95,7 @@ def test_only_an_equal_signature_matches(tmp_path: Path) -> None:
         replace(SIGNATURE, eagle=False),
         replace(SIGNATURE, defect=Defect.of(Code.HIT_TOO_SHORT, run="cut", short="several")),
         replace(
-            SIGNATURE,
-            defect=Defect.of(Code.HIT_TOO_SHORT, run="cut", short="one", segment="one"),
+            SIGNATURE, defect=Defect.of(Code.HIT_TOO_SHORT, run="cut", short="one", segment="one")
         ),
         replace(SIGNATURE, defect=Defect(Code.HIT_OFF_BOUNDARY)),
     ]

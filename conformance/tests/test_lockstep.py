@@ -140,10 +140,7 @@ def test_a_finding_shrinks_to_a_few_steps() -> None:
 
 def test_a_release_that_keeps_no_shared_prefix_may_keep_its_blocks() -> None:
     """Nothing was hit of ``a``, whose first block is not kept, so ``b`` shares 4 tokens unseen."""
-    groups = (
-        Group(GroupKind.FULL_ATTENTION, 4),
-        Group(GroupKind.SLIDING_WINDOW, 4, window=2),
-    )
+    groups = (Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.SLIDING_WINDOW, 4, window=2))
     engine = EngineConfiguration(groups, 9, 4, 13, use_eagle=True, retention_interval=8)
     requests = {"a": RequestInput(tuple(range(8))), "b": RequestInput(tuple(range(13)))}
     steps = (Load("a", 8), Loaded("a"), Finish("a"), Schedule("b"))

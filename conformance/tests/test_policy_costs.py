@@ -4,14 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hitproof.conformance.judge.policy_costs import (
-    Later,
-    Who,
-    costs,
-    history,
-    later_hits,
-    layouts,
-)
+from hitproof.conformance.judge.policy_costs import Later, Who, costs, history, later_hits, layouts
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.reference.managers import ReferenceManagers

@@ -16,12 +16,7 @@ from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
-from hitproof.conformance.subject.managers import (
-    Allocation,
-    ManagerSubject,
-    Observation,
-    Tables,
-)
+from hitproof.conformance.subject.managers import Allocation, ManagerSubject, Observation, Tables
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.broken_managers import Broken, Wrapped
 from hitproof.reference.policies import Policies

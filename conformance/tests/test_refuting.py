@@ -165,11 +165,7 @@ def test_a_hit_that_is_served_without_its_blocks_is_not_the_longest() -> None:
     subject, _ = test_checks.BROKEN["no lookahead"]
     result = check_lookup(subject, single_group(FULL, 1, 1, None, True, 3))
     assert {evidence.signature.claim for evidence in result.evidence} == {EAGLE}
-    assert result.statuses == {
-        TABLE: Status.PROVED,
-        EAGLE: Status.REFUTED,
-        LONGEST: Status.REFUTED,
-    }
+    assert result.statuses == {TABLE: Status.PROVED, EAGLE: Status.REFUTED, LONGEST: Status.REFUTED}
     assert result.refuting[LONGEST] == tuple(e.signature for e in result.evidence)
     tail, _ = test_checks.BROKEN["tail one short, EAGLE"]
     result = check_lookup(tail, single_group(SLIDING, 1, 1, 3, True, 5))

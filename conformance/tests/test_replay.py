@@ -234,14 +234,7 @@ BROKEN_REFERENCES: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "registers too little": (
         Registration,
         "mask",
-        lambda right: (
-            lambda *about: (
-                lambda first, end: [
-                    False,
-                    *right(*about)(first + 1, end),
-                ]
-            )
-        ),
+        lambda right: lambda *about: lambda first, end: [False, *right(*about)(first + 1, end)],
     ),
 }
 

@@ -6,12 +6,7 @@ import pytest
 
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.situations import copies_of_last_blocks
-from hitproof.conformance.histories.workloads import (
-    Arrival,
-    Encoder,
-    Layers,
-    SchedulerHistory,
-)
+from hitproof.conformance.histories.workloads import Arrival, Encoder, Layers, SchedulerHistory
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.test_scheduling import DEPLOYMENT

@@ -71,13 +71,7 @@ def engine(
 ) -> EngineConfiguration:
     """One whose pool has room for so many requests of the longest length."""
     made = EngineConfiguration(
-        groups,
-        2,
-        unit,
-        workload.longest,
-        chunk,
-        use_eagle=eagle,
-        retention_interval=interval,
+        groups, 2, unit, workload.longest, chunk, use_eagle=eagle, retention_interval=interval
     )
     one = blocks_of_request(made, workload.longest, chunk)
     return replace(made, num_gpu_blocks=1 + int(pool * one))

@@ -209,10 +209,7 @@ def test_who_hits_blocks_of_a_failed_load_is_wrong() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [
-        ({"connector": None}, "or connector"),
-        ({"groups": (GROUP, GROUP)}, "set load_fails"),
-    ],
+    [({"connector": None}, "or connector"), ({"groups": (GROUP, GROUP)}, "set load_fails")],
 )
 def test_what_no_connector_does_is_refused(changes: dict[str, Any], reason: str) -> None:
     deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector())
@@ -248,9 +245,7 @@ def test_what_is_not_loaded_does_not_fail() -> None:
         assert runner.transfers.fails("a") == (0 not in blocks)
 
 
-def test_a_null_block_is_read_after_a_load_or_a_failed_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_null_block_is_read_after_a_load_or_a_failed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ARRIVALS, "c", replace(ARRIVALS["a"], invalid_blocks=()))
     for name, after in (("a", "failed-load"), ("c", "load")):
         runner, table = Runner(), (0, 2, 3)

@@ -161,11 +161,7 @@ def test_code_that_no_longer_exists_fails_the_build(
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        '{{ ref("spec.hits.no_such") }}',
-        '{{ code("spec.hits.no_such") }}',
-    ],
+    "line", ['{{ ref("spec.hits.no_such") }}', '{{ code("spec.hits.no_such") }}']
 )
 def test_a_reference_to_no_code_fails_the_build(
     line: str, edited: Callable[[str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -172,10 +172,7 @@ def _run(at: Interpretation) -> Hypotheses:
     promised = at.integer("promised")
     ends = (1 <= promised) & is_multiple(promised, at.integer("alignment"))
     run = at.block_sets("run")(index, block) == _requires(at, promised)
-    return (
-        ("a promised hit ends on a boundary", ends),
-        ("the run is what it requires", run),
-    )
+    return (("a promised hit ends on a boundary", ends), ("the run is what it requires", run))
 
 
 def _run_is_kept(at: Interpretation, mode: str) -> Statement:

@@ -108,10 +108,7 @@ def _no_hit_is_added(at: Interpretation, mode: str) -> Statement:
     return Statement(
         (("the hit is valid", is_valid(at, length, cached)),),
         is_valid(at, length, dense),
-        lambda: (
-            *setting(at, mode),
-            taken_of_run(at, length, always(mode)),
-        ),
+        lambda: (*setting(at, mode), taken_of_run(at, length, always(mode))),
     )
 
 
@@ -146,15 +143,9 @@ def _rounded_is_valid(at: Interpretation) -> Statement:
     length, (_, dense) = at.compared("length"), caches(at)
     count = length // interval_tokens(at)
     return Statement(
-        (
-            ("dense caching could serve a hit", is_valid(at, length, dense)),
-            is_there(at, length),
-        ),
+        (("dense caching could serve a hit", is_valid(at, length, dense)), is_there(at, length)),
         is_valid(at, rounded(at, length), dense),
-        lambda: (
-            *setting(at, INTERVAL),
-            taken(at, INTERVALS_FALL_ON_BOUNDARIES, count=count),
-        ),
+        lambda: (*setting(at, INTERVAL), taken(at, INTERVALS_FALL_ON_BOUNDARIES, count=count)),
     )
 
 

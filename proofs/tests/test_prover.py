@@ -14,15 +14,7 @@ import z3
 from hitproof.proofs import prover
 from hitproof.proofs.errors import ReplayError
 from hitproof.proofs.interpretation import Abstract, Interpretation, Model, Replay
-from hitproof.proofs.obligation import (
-    Mutant,
-    Obligation,
-    State,
-    Statement,
-    Theorem,
-    chain,
-    taken,
-)
+from hitproof.proofs.obligation import Mutant, Obligation, State, Statement, Theorem, chain, taken
 from hitproof.proofs.prover import (
     DEFAULTS,
     ProofResult,

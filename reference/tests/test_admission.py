@@ -3,15 +3,7 @@
 import pytest
 
 from hitproof.reference.configuration import max_admission_blocks
-from hitproof.reference.tests.building import (
-    CHUNKED,
-    FULL,
-    MAMBA,
-    SLIDING,
-    manager,
-    request,
-    step,
-)
+from hitproof.reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING, manager, request, step
 from hitproof.spec.groups import Group
 
 WINDOW = Group(SLIDING, 4, window=9)

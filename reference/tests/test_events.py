@@ -3,12 +3,7 @@
 from hitproof.reference.events import BlockStored
 from hitproof.reference.hashing import LoRA, MultiModalFeature
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.tests.building import (
-    decode,
-    manager,
-    prefill,
-    request,
-)
+from hitproof.reference.tests.building import decode, manager, prefill, request
 
 
 def stored(kv: KVCacheManager) -> list[BlockStored]:

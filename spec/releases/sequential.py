@@ -21,10 +21,7 @@ from hitproof.spec.terms import Blocks, Formula, executable
 
 
 def valid_without_margin(
-    group: BlockGeometry,
-    boundary: Blocks,
-    candidate: Blocks,
-    cached: Callable[[Blocks], Formula],
+    group: BlockGeometry, boundary: Blocks, candidate: Blocks, cached: Callable[[Blocks], Formula]
 ) -> Formula:
     """Whether a group may serve ``boundary`` for a ``candidate`` (both in blocks).
 

@@ -80,10 +80,7 @@ class VllmPool:
     """
 
     def __init__(
-        self,
-        pool: Any,
-        utils: ModuleType,
-        registration: Callable[[Any, Key], dict[str, Any]],
+        self, pool: Any, utils: ModuleType, registration: Callable[[Any, Key], dict[str, Any]]
     ) -> None:
         self._pool = pool
         self._utils = utils

@@ -24,11 +24,7 @@ class VllmConnectorLookup:
     inputs: Sequence[object] = ()
 
     def __init__(
-        self,
-        parts: Parts,
-        layout: Layout,
-        hashes: list[bytes],
-        keys: Sequence[Sequence[bytes]],
+        self, parts: Parts, layout: Layout, hashes: list[bytes], keys: Sequence[Sequence[bytes]]
     ) -> None:
         self.keys = keys
         blocks = sum(layout.num_tokens // group.block_size + 1 for group in layout.groups)

@@ -7,10 +7,7 @@ from typing import Any
 
 from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase, ECConnectorMetadata
 
-ENCODING = {
-    "ec_connector": "EncodingConnector",
-    "ec_connector_module_path": __name__,
-}
+ENCODING = {"ec_connector": "EncodingConnector", "ec_connector_module_path": __name__}
 """Where vLLM finds it."""
 
 

@@ -240,12 +240,7 @@ class Engine:
         self._core.add_request(request, wave)
         self._run()
         steps = tuple(self.worker.progress[name].steps)
-        served = Served(
-            tuple(tokens),
-            tuple(request.output_token_ids),
-            steps[0][0],
-            steps,
-        )
+        served = Served(tuple(tokens), tuple(request.output_token_ids), steps[0][0], steps)
         self._requests[served.tokens] = request
         return served
 

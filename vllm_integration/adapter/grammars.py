@@ -11,10 +11,7 @@ from typing import Any
 
 import torch
 from vllm.v1.structured_output import StructuredOutputManager
-from vllm.v1.structured_output.backend_types import (
-    StructuredOutputBackend,
-    StructuredOutputGrammar,
-)
+from vllm.v1.structured_output.backend_types import StructuredOutputBackend, StructuredOutputGrammar
 
 from hitproof.conformance.histories.workloads import Arrival
 from hitproof.conformance.subject.schedulers import Masks

@@ -209,10 +209,7 @@ def _unpadded(
     interface: ModuleType, deployment: Deployment, group: Group, size: int, keeps: str
 ) -> Any:
     spec = kv_cache_spec(
-        interface,
-        group,
-        deployment.num_speculative_tokens,
-        deployment.mamba_checkpoint_alignment,
+        interface, group, deployment.num_speculative_tokens, deployment.mamba_checkpoint_alignment
     )
     changes: dict[str, Any] = {"num_kv_heads": size}
     if group.kind is GroupKind.MAMBA:

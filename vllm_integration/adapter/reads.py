@@ -17,11 +17,7 @@ from typing import Any
 
 import hitproof
 from hitproof.spec.groups import GroupKind
-from hitproof.vllm_integration.adapter.inspection import (
-    attribute,
-    noting_defaults,
-    parameters_of,
-)
+from hitproof.vllm_integration.adapter.inspection import attribute, noting_defaults, parameters_of
 from hitproof.vllm_integration.adapter.parts import Parts
 
 _CONFIGURATIONS = (

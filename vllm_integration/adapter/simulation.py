@@ -8,11 +8,7 @@ from hitproof.conformance.simulation.subject import Lookup
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.adapter.inspection import attribute, call, spelled
 from hitproof.vllm_integration.adapter.managers import VllmManagers
-from hitproof.vllm_integration.adapter.variants import (
-    REQUEST_VALUES,
-    SAMPLING_VALUES,
-    varied,
-)
+from hitproof.vllm_integration.adapter.variants import REQUEST_VALUES, SAMPLING_VALUES, varied
 
 
 class SimulatedVllm:

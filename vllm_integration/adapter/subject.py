@@ -339,10 +339,7 @@ class VllmSubject:
             raise cause from None
 
     def hits(
-        self,
-        configuration: Configuration,
-        prompts: Sequence[Sequence[int]],
-        interval: int | None,
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
     ) -> list[int]:
         """Serve the prompts with the real ``KVCacheManager``."""
         self._must_thin_out(configuration.group.kind)

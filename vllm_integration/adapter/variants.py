@@ -168,10 +168,7 @@ class SpecClasses:
     """
 
     def __init__(
-        self,
-        interface: ModuleType,
-        managers: ModuleType,
-        names: dict[GroupKind, tuple[str, str]],
+        self, interface: ModuleType, managers: ModuleType, names: dict[GroupKind, tuple[str, str]]
     ) -> None:
         self._interface = interface
         self._managers = managers

@@ -38,8 +38,7 @@ DoctorFormat = StrEnum("DoctorFormat", "TEXT JSON HTML")
 def doctor(
     context: typer.Context,
     model: Annotated[
-        str,
-        {"models": ", ".join(bundled_models()), "drafts": " and ".join(bundled_drafts())},
+        str, {"models": ", ".join(bundled_models()), "drafts": " and ".join(bundled_drafts())}
     ],
     target: str = _NEWEST,
     also: list[str] | None = None,

@@ -51,8 +51,6 @@ def engine(
         report = run(resolved, cases, seed=seed, timeout=timeout, record=record)
     report.seconds = time.monotonic() - started
     show(
-        output,
-        lambda: engine_json(report),
-        lambda console: print_engine(report, console, verbose),
+        output, lambda: engine_json(report), lambda console: print_engine(report, console, verbose)
     )
     raise typer.Exit(int(report.verdict))

@@ -61,10 +61,7 @@ def list_fixes(output: Format = Format.TEXT) -> None:
 
 @app.command("show", cls=ConfiguredCommand, epilog=EXIT_CODES)
 @spread
-def show_fix(
-    number: int,
-    output: FixFormat = FixFormat.TEXT,
-) -> None:
+def show_fix(number: int, output: FixFormat = FixFormat.TEXT) -> None:
     """Show a fix: what was wrong, who is hit, the change, its cost, a test, and the patch."""
     with failures(output, FixError, CommitError):
         (fix,) = named([number])
@@ -76,9 +73,7 @@ def show_fix(
     }
     text = rendering.shown(fix)
     show_document(
-        output,
-        documents,
-        lambda console: console.print(text, markup=False, soft_wrap=True),
+        output, documents, lambda console: console.print(text, markup=False, soft_wrap=True)
     )
 
 

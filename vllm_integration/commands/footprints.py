@@ -25,10 +25,7 @@ _USUAL = (Profile.QUICK, Profile.DEFAULT)
 
 
 def footprints(
-    targets: list[str],
-    thorough: bool = False,
-    ledger: Path = LEDGER,
-    limits: Limits = Limits(),
+    targets: list[str], thorough: bool = False, ledger: Path = LEDGER, limits: Limits = Limits()
 ) -> None:
     """Record how far a target's divergences reach, so that `hitproof check` notices growth.
 

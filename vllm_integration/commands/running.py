@@ -197,9 +197,7 @@ def show(output: StrEnum, as_json: Callable[[], Any], as_text: Callable[[Console
 
 
 def show_document(
-    output: StrEnum,
-    documents: Mapping[str, Callable[[], str]],
-    as_text: Callable[[Console], None],
+    output: StrEnum, documents: Mapping[str, Callable[[], str]], as_text: Callable[[Console], None]
 ) -> None:
     """Print a result as far as the reader wants it; the exit code stays the verdict's.
 

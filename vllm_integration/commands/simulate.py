@@ -107,10 +107,7 @@ def simulate(
         except WorkerGone as gone:
             fail(Verdict.INCONCLUSIVE, f"the target cannot be started: {gone}", output)
     outputs.show(
-        {
-            "json": lambda: as_document(simulated_json(found)),
-            "csv": lambda: simulated_csv(found),
-        },
+        {"json": lambda: as_document(simulated_json(found)), "csv": lambda: simulated_csv(found)},
         lambda console: print_simulated(found, console),
         lambda command: simulate_page(found, command),
     )

@@ -143,12 +143,7 @@ class EngineReport:
 
 
 def run(
-    target: Target,
-    cases: Sequence[Case],
-    *,
-    seed: str,
-    timeout: float,
-    record: Path | None = None,
+    target: Target, cases: Sequence[Case], *, seed: str, timeout: float, record: Path | None = None
 ) -> EngineReport:
     """Run the cases, one after the other, in one process.
 

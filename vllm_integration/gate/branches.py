@@ -237,10 +237,7 @@ class _Measuring:
     """A worker that reports what runs while it judges: branches to ``noted``, and codes."""
 
     def __init__(
-        self,
-        worker: Answers,
-        noted: Callable[[Mapping[str, Any], Arcs], None],
-        decided: set[str],
+        self, worker: Answers, noted: Callable[[Mapping[str, Any], Arcs], None], decided: set[str]
     ) -> None:
         self._worker = worker
         self._noted = noted

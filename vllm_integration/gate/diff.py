@@ -179,11 +179,7 @@ class Diff:
         return any(each.effect is Effect.LOST for each in self.histories.changes)
 
 
-def compare(
-    base: Target,
-    run: Run,
-    progress: Callable[[int, int], None],
-) -> Diff:
+def compare(base: Target, run: Run, progress: Callable[[int, int], None]) -> Diff:
     """Judge both targets, at the same time, and compare what they do.
 
     The head is the target of the ``run``; each has half of the jobs. Both are judged in the cases

@@ -238,12 +238,7 @@ def _absolute(speculation: str) -> str:
     return json.dumps(raw)
 
 
-def diagnose(
-    target: Target,
-    others: Sequence[Target],
-    wanted: Wanted,
-    limits: Limits,
-) -> Diagnosis:
+def diagnose(target: Target, others: Sequence[Target], wanted: Wanted, limits: Limits) -> Diagnosis:
     """Set the deployment up on the target, and again with other arguments and on other releases.
 
     Raises `ModelError` where the target refuses it, and the exceptions of `Worker`.

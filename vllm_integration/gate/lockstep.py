@@ -129,11 +129,7 @@ def run(
     with the histories played and their number. Raises the exceptions of `Worker` and `TargetError`.
     """
     report = LockstepReport(target, seed)
-    message = {
-        "seed": seed,
-        "policies": policies_of(target),
-        "compared": list(compared),
-    }
+    message = {"seed": seed, "policies": policies_of(target), "compared": list(compared)}
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     with closing(Session.of(target, limits)) as session:
         found: dict[str, LockstepFinding] = {}

@@ -12,7 +12,7 @@ from hitproof.vllm_integration.sandbox.driver import Limits, Worker
 from hitproof.vllm_integration.targets.target import Target
 
 NOT_IN_HISTORIES = {
-    "default_retention": "a history states what its engine retains, and so does a live engine",
+    "default_retention": "a history states what its engine retains, and so does a live engine"
 }
 """The policies that decide nothing while a manager runs, and why."""
 

@@ -142,10 +142,7 @@ class SelfTestReport:
 
 
 def run(
-    of: Run,
-    equivalents: Sequence[Equivalent],
-    chosen: Chosen,
-    progress: Callable[[int, int], None],
+    of: Run, equivalents: Sequence[Equivalent], chosen: Chosen, progress: Callable[[int, int], None]
 ) -> SelfTestReport:
     """Judge the chosen mutants of a target by the checks and histories of its profile.
 

@@ -141,8 +141,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             signature = cause.worst.signature
             more = f" (and {cause.others})" if cause.others else ""
             console.print(
-                f"also introduced: {signature.divergence}: {signature.headline}{more}",
-                markup=False,
+                f"also introduced: {signature.divergence}: {signature.headline}{more}", markup=False
             )
     for each in diff.reaches:
         how = "bold red" if each.harmful else "bold green"

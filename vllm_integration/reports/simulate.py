@@ -26,10 +26,7 @@ def simulated_json(found: Simulated) -> dict[str, Any]:
     """A simulation as JSON."""
     engine = found.deployment.engine
     return {
-        "workload": {
-            "about": found.workload.about,
-            "requests": len(found.workload.requests),
-        },
+        "workload": {"about": found.workload.about, "requests": len(found.workload.requests)},
         "deployment": {
             **picked(found.deployment, "name", "max_num_seqs"),
             **picked(engine, *_OF_ENGINE, max_num_batched_tokens="max_chunk"),

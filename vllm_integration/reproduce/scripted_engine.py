@@ -42,11 +42,7 @@ class Engine:
     """Steps a scheduler like EngineCore."""
 
     def __init__(
-        self,
-        scheduler: Any,
-        arrivals: dict[str, Arrival],
-        batches: int = 1,
-        drafts: int = 0,
+        self, scheduler: Any, arrivals: dict[str, Arrival], batches: int = 1, drafts: int = 0
     ) -> None:
         self.scheduler = scheduler
         self.arrivals = arrivals

@@ -101,8 +101,7 @@ class Values:
             or not (_same(parameters[name].default, value) or name in self.left_out)
         }
         return call(
-            self.imported(made.function),
-            **{name: self.of(value) for name, value in given.items()},
+            self.imported(made.function), **{name: self.of(value) for name, value in given.items()}
         )
 
     def imported(self, thing: Any) -> str:

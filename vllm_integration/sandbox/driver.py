@@ -191,13 +191,7 @@ class Copy(Asked):
     """A copy of a worker, in the worker's state at that time."""
 
     def __init__(
-        self,
-        worker: "Worker",
-        number: int,
-        mark: str,
-        requests: int,
-        answers: int,
-        log: BinaryIO,
+        self, worker: "Worker", number: int, mark: str, requests: int, answers: int, log: BinaryIO
     ) -> None:
         self._worker, self._number, self._mark, self._log = worker, number, mark, log
         self._channel = Channel(requests, answers, lambda: is_running(number))
@@ -221,10 +215,7 @@ class Worker(Asked):
     """
 
     def __init__(
-        self,
-        target: Target,
-        limits: Limits,
-        policies: Mapping[str, str] | None = None,
+        self, target: Target, limits: Limits, policies: Mapping[str, str] | None = None
     ) -> None:
         python = limits.interpreter
         # The target may have deleted it.

@@ -240,10 +240,7 @@ class Shadow:
         left = numbers(tables_of(self._judged.managers, name))
         if any(map(any, left)):
             self._judged.wrong(
-                call,
-                Defect(Code.FREED_REQUEST_HOLDS_BLOCKS),
-                "its tables are gone",
-                f"{left}",
+                call, Defect(Code.FREED_REQUEST_HOLDS_BLOCKS), "its tables are gone", f"{left}"
             )
         self._judged.forget(name)
 

@@ -200,10 +200,7 @@ def test_halves_are_checked_until_those_that_differ_are_neighbours(
         jobs = next(iter([plan.send(results)]), []) if len(ended) < 6 else []
     assert len(ended) < 9
     rows = survey.fold(given, ended).tables[0].rows
-    assert [row[:2] for row in rows] == [
-        ("c3 subject", "brought"),
-        ("c6 subject", "fixed"),
-    ]
+    assert [row[:2] for row in rows] == [("c3 subject", "brought"), ("c6 subject", "fixed")]
 
 
 def test_words_that_are_no_survey_are_one_sentence(tmp_path: Path) -> None:

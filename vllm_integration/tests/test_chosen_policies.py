@@ -48,10 +48,7 @@ CHOSEN = {
 }
 """For each policy a release, a value that it lacks, and a history that shows the difference."""
 
-CHECKED = {
-    "sparse_retention": "retention_keeps_siblings",
-    "junctions": "retention_keeps_junctions",
-}
+CHECKED = {"sparse_retention": "retention_keeps_siblings", "junctions": "retention_keeps_junctions"}
 """Claims whose checks depend on a policy by themselves."""
 
 

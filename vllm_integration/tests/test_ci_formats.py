@@ -17,12 +17,7 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci import github, sarif
 from hitproof.vllm_integration.reports.ci.problems import place
 from hitproof.vllm_integration.reports.ci.source_lines import fingerprints
-from hitproof.vllm_integration.tests.reports import (
-    SOURCE,
-    conforming,
-    diverging,
-    replayed_history,
-)
+from hitproof.vllm_integration.tests.reports import SOURCE, conforming, diverging, replayed_history
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -96,12 +91,7 @@ def test_a_result_has_the_columns_and_the_fingerprint_of_its_line(tmp_path: Path
         ("", ["c129715d7a2bc9a3:1"]),
         (
             " a\nb\n  \t\tc\n d",
-            [
-                "271789c17abda88f:1",
-                "54703d4cd895b18:1",
-                "180aee12dab6264:1",
-                "a23a3dc5e078b07b:1",
-            ],
+            ["271789c17abda88f:1", "54703d4cd895b18:1", "180aee12dab6264:1", "a23a3dc5e078b07b:1"],
         ),
     ],
 )

@@ -167,8 +167,7 @@ def test_what_only_one_of_the_two_was_asked_is_a_question() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "digest", "harm"),
-    [(3, "b", True), (1, "b", False), (2, "b", True), (None, "", False)],
+    ("size", "digest", "harm"), [(3, "b", True), (1, "b", False), (2, "b", True), (None, "", False)]
 )
 @pytest.mark.parametrize("judged", [reports.CONFIGURATION, Play(Origin.GENERATED, "1:0")])
 def test_faults_of_both_that_reach_further(

@@ -364,8 +364,7 @@ def test_json_has_it_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reuse", "lengths"),
-    [("resend", [40, 40]), ("second turn", [40, 44]), ("sibling", [42, 42])],
+    ("reuse", "lengths"), [("resend", [40, 40]), ("second turn", [40, 44]), ("sibling", [42, 42])]
 )
 def test_a_row_is_a_history(reuse: str, lengths: list[int], tmp_path: Path) -> None:
     found = a_diagnosis()

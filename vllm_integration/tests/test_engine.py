@@ -353,11 +353,7 @@ def test_what_an_engine_asked_is_judged_on_releases(release: str) -> None:
         for name, each in recorded.items()
     }
     target, known = resolve(release), {s.defect.code for s in load_known(release)}
-    reports = replay(
-        target,
-        list(recorded.values()),
-        limits(),
-    )
+    reports = replay(target, list(recorded.values()), limits())
     for history, report in zip(recorded.values(), reports, strict=True):
         codes = {found.signature.defect.code for found in report.findings}
         assert not report.unsettled

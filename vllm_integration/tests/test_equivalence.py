@@ -138,9 +138,7 @@ HARMLESS = {
 """,
     ),
     "an extracted helper": Edit(
-        MAMBA,
-        _PLACE,
-        "block_idx = cls._block_of(fine_idx, scale_factor)\n",
+        MAMBA, _PLACE, "block_idx = cls._block_of(fine_idx, scale_factor)\n"
     ),
     "a comprehension as a loop": Edit(
         CHUNKED,

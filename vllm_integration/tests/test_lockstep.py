@@ -109,12 +109,7 @@ def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_release_is_caught(
-    broken_copy: Copy,
-    old: str,
-    new: str,
-    divergence: str,
-    code: str,
-    parameters: dict[str, str],
+    broken_copy: Copy, old: str, new: str, divergence: str, code: str, parameters: dict[str, str]
 ) -> None:
     exit_code, report = lockstep(
         "--histories", 30, "--shrink-budget", 5, broken_copy("0.23.0", {old: new})
@@ -150,14 +145,7 @@ SHOWN = Signature("null_block_is_never_served", "unsound", "mamba", False, READ)
 def test_what_is_found_before_the_worker_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hitproof.vllm_integration.gate.sessions.Worker", EndsLater)
     target = Target("0.33.0", None, "0.33.0")
-    report = run(
-        target,
-        (),
-        limits(),
-        histories=9,
-        seed="1",
-        progress=lambda *_: None,
-    )
+    report = run(target, (), limits(), histories=9, seed="1", progress=lambda *_: None)
     (found,) = report.findings
     assert (report.verdict, report.unsettled) == (Verdict.DIVERGES, "it ended in lockstep")
     assert (report.histories, found.times, found.smallest) == (1, 1, "{}")

@@ -166,11 +166,7 @@ def long_traces() -> Iterator[Trace]:
 
 
 SIGNATURE = Signature(
-    "eagle_needs_tail_plus_one",
-    "unsound",
-    "sliding_window",
-    True,
-    Defect(Code.HIT_OFF_BOUNDARY),
+    "eagle_needs_tail_plus_one", "unsound", "sliding_window", True, Defect(Code.HIT_OFF_BOUNDARY)
 )
 WINDOW = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 3, True, 6)
 LONG = single_group(GroupKind.SLIDING_WINDOW, 1, 1, 3, False, 30)

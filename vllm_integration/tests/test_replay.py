@@ -43,11 +43,7 @@ FAULTS = {
 
 def replayed(release: str, names: list[str]) -> dict[str, ReplayReport]:
     target = resolve(release)
-    reports = run(
-        target,
-        [VECTORS[name] for name in names],
-        limits(),
-    )
+    reports = run(target, [VECTORS[name] for name in names], limits())
     return dict(zip(names, reports, strict=True))
 
 

@@ -52,8 +52,7 @@ def side_by_side(base: Sessions, head: Sessions) -> HistoriesCompared:
 @pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize(
-    ("edits", "effect"),
-    [(SPLIT, Effect.LOST), (BUDGET, Effect.STEPS), (PREEMPTED, Effect.STEPS)],
+    ("edits", "effect"), [(SPLIT, Effect.LOST), (BUDGET, Effect.STEPS), (PREEMPTED, Effect.STEPS)]
 )
 def test_a_scheduler_that_decides_otherwise(
     base: Sessions, broken_copy: Copy, edits: dict[str, str], effect: Effect

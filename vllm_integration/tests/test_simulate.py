@@ -93,14 +93,7 @@ def test_releases_and_the_reference_with_their_policies_serve_the_headline_alike
 def test_a_fault_of_a_release_is_the_cause_of_its_losses() -> None:
     """Of 0.22.1, the mask omits the lookahead block, so that EAGLE gets no hit (BUGS 8)."""
     found = simulated(
-        "resends",
-        "DeepSeek-V4-like",
-        3,
-        (None,),
-        ("0.22.1",),
-        requests=24,
-        tokens=4000,
-        eagle=True,
+        "resends", "DeepSeek-V4-like", 3, (None,), ("0.22.1",), requests=24, tokens=4000, eagle=True
     )
     run = found.runs[0]
     assert not any(each.hit for each in run.served)

@@ -406,11 +406,7 @@ REFUSED: dict[str, tuple[str, Callable[[Index], object], tuple[str, ...]]] = {
         )
     },
     **{
-        name: (
-            "1.2.3",
-            change,
-            (f"the sdist of vLLM 1.2.3 cannot be unpacked ({error}){OTHER}",),
-        )
+        name: ("1.2.3", change, (f"the sdist of vLLM 1.2.3 cannot be unpacked ({error}){OTHER}",))
         for name, change, error in (
             ("traversal", sdist(a_member_named("vllm/../../../evil")), "OutsideDestinationError"),
             ("traversal beside", sdist(a_member_named("../../evil")), "OutsideDestinationError"),

@@ -72,12 +72,7 @@ def with_status(report: dict[str, Any], status: Status) -> set[str]:
     ids=["mask", "lookup", "renamed", "required", "moved", "manager"],
 )
 def test_what_cannot_be_checked_is_told_with_what_was(
-    version: str,
-    edits: Edits,
-    sentence: str,
-    unsettled: set[str],
-    broken_copy: Copy,
-    judge: Judge,
+    version: str, edits: Edits, sentence: str, unsettled: set[str], broken_copy: Copy, judge: Judge
 ) -> None:
     code, report = judge(broken_copy(version, edits))
     assert (code, report["findings"]) == (3, []), report.get("error")

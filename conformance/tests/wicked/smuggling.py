@@ -18,15 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from hitproof.conformance.tests.wicked.lookups import (
-    MANY,
-    WICKED,
-    Find,
-    has,
-    hit,
-    wicked,
-    wrong_if,
-)
+from hitproof.conformance.tests.wicked.lookups import MANY, WICKED, Find, has, hit, wicked, wrong_if
 
 PATTERN = (0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0, 0)
 """Answers from the right that a run must have had: no two hits in a row, and not regular, so that
