@@ -144,29 +144,24 @@ def raises(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
     return answer
 
 
-CONNECTOR_BROKEN: dict[str, tuple[Teller, str]] = {
-    "the shared hit": (Teller(the_shared_hit), LONGEST),
-    "one token less": (Teller(one_token_less), LONGEST),
-    "raises": (Teller(raises), LONGEST),
-    "the first group decides": (Teller(first_group_decides), STATES_ONLY),
-    "never flagged": (Teller(never_flags), STATES_ONLY),
-    "one token more": (Teller(one_token_more), STATES_ONLY),
-    "a table left out": (Teller(no_table), STATES_ONLY),
-    "a table too long": (Teller(long_state_table), STATES_ONLY),
-    "diverging without full attention": (Teller(diverges_anywhere), STATES_ONLY),
-}
-
-
-CONNECTOR_CODES = {
-    "the shared hit": Code.LOCAL_PREFIX_TOO_SHORT,
-    "one token less": Code.LOCAL_PREFIX_TOO_SHORT,
-    "raises": Code.RAISES_EXCEPTION,
-    "the first group decides": Code.LOCAL_PREFIX_LACKS_BLOCK,
-    "never flagged": Code.LOCAL_PREFIX_LACKS_BLOCK,
-    "one token more": Code.LOCAL_PREFIX_OFF_BOUNDARY,
-    "a table left out": Code.TABLE_LENGTH_WRONG,
-    "a table too long": Code.TABLE_LENGTH_WRONG,
-    "diverging without full attention": Code.LOCAL_PREFIX_LACKS_BLOCK,
+CONNECTOR_BROKEN: dict[str, tuple[Teller, str, Code]] = {
+    "the shared hit": (Teller(the_shared_hit), LONGEST, Code.LOCAL_PREFIX_TOO_SHORT),
+    "one token less": (Teller(one_token_less), LONGEST, Code.LOCAL_PREFIX_TOO_SHORT),
+    "raises": (Teller(raises), LONGEST, Code.RAISES_EXCEPTION),
+    "the first group decides": (
+        Teller(first_group_decides),
+        STATES_ONLY,
+        Code.LOCAL_PREFIX_LACKS_BLOCK,
+    ),
+    "never flagged": (Teller(never_flags), STATES_ONLY, Code.LOCAL_PREFIX_LACKS_BLOCK),
+    "one token more": (Teller(one_token_more), STATES_ONLY, Code.LOCAL_PREFIX_OFF_BOUNDARY),
+    "a table left out": (Teller(no_table), STATES_ONLY, Code.TABLE_LENGTH_WRONG),
+    "a table too long": (Teller(long_state_table), STATES_ONLY, Code.TABLE_LENGTH_WRONG),
+    "diverging without full attention": (
+        Teller(diverges_anywhere),
+        STATES_ONLY,
+        Code.LOCAL_PREFIX_LACKS_BLOCK,
+    ),
 }
 
 
@@ -183,12 +178,12 @@ def test_the_reference_conforms() -> None:
 
 @pytest.mark.parametrize("name", CONNECTOR_BROKEN)
 def test_each_fault_is_refuted_shrunk_shown_and_told(name: str) -> None:
-    subject, claim = CONNECTOR_BROKEN[name]
+    subject, claim, code = CONNECTOR_BROKEN[name]
     for layout in judged(Profile.QUICK):
         result = check_local_prefix(subject, layout)
         if result.statuses[claim] is Status.REFUTED:
             found = smallest(result.evidence)
-            assert CONNECTOR_CODES[name] in {key.code for key in found}
+            assert code in {key.code for key in found}
             evidence = next(item for key, item in found.items() if key.claim == claim)
             assert Evidence.from_json(evidence.as_json()) == evidence
             small = shrink(subject, evidence)

@@ -65,7 +65,7 @@ def one_block_whatever_is_cached(
 
 LOOKUPS = {
     name: subject
-    for name, (subject, _) in test_checks.BROKEN.items()
+    for name, (subject, *_) in test_checks.BROKEN.items()
     if not name.startswith("mask")  # whose lookups are right
 } | {
     "a token less": BrokenSubject(answer=a_token_less),
@@ -162,12 +162,12 @@ def test_lookups_of_one_group(name: str) -> None:
 
 def test_a_hit_that_is_served_without_its_blocks_is_not_the_longest() -> None:
     """One finding, under another claim; its sentence and those of the others are false."""
-    subject, _ = test_checks.BROKEN["no lookahead"]
+    subject, *_ = test_checks.BROKEN["no lookahead"]
     result = check_lookup(subject, single_group(FULL, 1, 1, None, True, 3))
     assert {evidence.signature.claim for evidence in result.evidence} == {EAGLE}
     assert result.statuses == {TABLE: Status.PROVED, EAGLE: Status.REFUTED, LONGEST: Status.REFUTED}
     assert result.refuting[LONGEST] == tuple(e.signature for e in result.evidence)
-    tail, _ = test_checks.BROKEN["tail one short, EAGLE"]
+    tail, *_ = test_checks.BROKEN["tail one short, EAGLE"]
     result = check_lookup(tail, single_group(SLIDING, 1, 1, 3, True, 5))
     assert set(result.statuses.values()) == {Status.REFUTED}
 
@@ -202,7 +202,7 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("name", COMMON_BROKEN)
 def test_lookups_of_several_groups(name: str) -> None:
-    subject, _ = COMMON_BROKEN[name]
+    subject, *_ = COMMON_BROKEN[name]
     for layout in LAYOUTS:
         policy = subject.lookahead_horizon
         false = false_sentences(subject.lookup(layout), layout, policy, of_several_groups)
@@ -228,7 +228,7 @@ def of_local_prefixes(judged: Judged, most: int, cached: Cached, answer: Any) ->
 
 @pytest.mark.parametrize("name", CONNECTOR_BROKEN)
 def test_local_prefixes(name: str) -> None:
-    subject, _ = CONNECTOR_BROKEN[name]
+    subject, *_ = CONNECTOR_BROKEN[name]
     for layout in (PAIR, replace(THREE, num_tokens=2)):
         policy, lookup = subject.lookahead_horizon, subject.connector_lookup(layout)
         false = false_sentences(lookup, layout, policy, of_local_prefixes)

@@ -22,7 +22,7 @@ def as_json(evidence: Evidence) -> dict[str, Any]:
 
 
 def printed(name: str) -> dict[str, Any]:
-    subject, claim = BROKEN[name]
+    subject, claim, _ = BROKEN[name]
     return as_json(evidence_of(subject, CONFIGURATION, claim))
 
 

@@ -38,7 +38,7 @@ def explained(*arguments: object) -> dict[str, Any]:
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    subject, claim = BROKEN["no lookahead"]
+    subject, claim, _ = BROKEN["no lookahead"]
     configuration = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 3, True, 6)
     shown = finding(evidence_of(subject, configuration, claim), "f:1").as_json()
     path = tmp_path / "report.json"
@@ -91,7 +91,7 @@ def test_a_finding_is_told(report: Path) -> None:
 
 
 def test_the_history_of_a_finding_is_shown(tmp_path: Path) -> None:
-    subject, claim = BROKEN["no lookahead"]
+    subject, claim, _ = BROKEN["no lookahead"]
     configuration = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 3, True, 6)
     trace = trace_of(ShorterHit)
     evidence = evidence_of(subject, configuration, claim)
