@@ -1,7 +1,7 @@
 """What holds of every lookup of one group, whatever it is called with and whatever is cached."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from hitproof.proofs.unbounded.values import (
     is_same,
 )
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
-from hitproof.spec.hits import in_required_run, valid_hit
+from hitproof.spec.hits import in_required_run, valid_boundary, valid_hit
 from hitproof.spec.terms import Formula, Term
 
 CACHED = "cached"
@@ -39,6 +39,8 @@ class GroupHit:
         other: any other hit, in tokens, that must not be valid if it is longer.
         number: the group's place among others.
         spared: whether that hit is outside of known divergences.
+        needed: how many blocks past a hit have to be cached for it to be served, where that is
+            known to be other than what the spec says.
     """
 
     here: Arithmetic
@@ -47,6 +49,11 @@ class GroupHit:
     other: Term
     number: int = 0
     spared: Formula = True
+    needed: Callable[[BlockGeometry, Term], Term] | None = None
+
+    def lookahead(self, boundary: Term) -> Term:
+        """How many blocks past a hit have to be cached for it to be served."""
+        return self.needed(self.shape, boundary) if self.needed else self.shape.lookahead
 
     @property
     def shape(self) -> BlockGeometry:
@@ -66,7 +73,12 @@ class GroupHit:
             cap,
             horizon,
             lambda _, block: self.cached(block),
+            self._serves,
         )
+
+    def _serves(self, shape: BlockGeometry, boundary: Term, *reach_and_cached: Any) -> Formula:
+        shape = replace(shape, lookahead=self.lookahead(boundary))
+        return valid_boundary(shape, boundary, *reach_and_cached)
 
     def conclusions(self, table: Listing, length: Term, most: Term) -> Iterator[Conclusion]:
         """Of a lookup of at most ``most`` tokens.
@@ -79,6 +91,9 @@ class GroupHit:
         unnumbered = self.here.named(length // size) * size + length % size
         yield "the hit is valid", lambda: self.valid(unnumbered, most, most)
         yield "no longer hit is valid", lambda: self.here.implies(other, self.other <= length)
+        if self.needed:
+            needed = self.lookahead(self.other // size)
+            yield "what is served is valid", lambda: needed >= self.shape.lookahead
         yield from self.tables(table, length)
 
     def tables(self, table: Listing, length: Term) -> Iterator[Conclusion]:
@@ -122,11 +137,13 @@ class AnyLookup:
         here: the arithmetic.
         kind: how the group's layers attend.
         eagle: whether a block is dropped.
+        needed: see `GroupHit`.
     """
 
     here: Arithmetic
     kind: GroupKind
     eagle: bool
+    needed: Callable[[BlockGeometry, Term], Term] | None = None
     sizes: dict[str, Term] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -152,7 +169,8 @@ class AnyLookup:
         self.group = Group(*of_symbols)
         # Any other hit, which must not be valid if it is longer than the one that is returned.
         self.other: Term = here.atom("other_segments", 1) * self.segment
-        self.hit = GroupHit(here, self.group, self.alignment, self.other * self.block_size)
+        other = self.other * self.block_size
+        self.hit = GroupHit(here, self.group, self.alignment, other, needed=self.needed)
         self._is_cached = self.hit.cached(here.position)
         self._other_is_valid = self.hit.valid(self.hit.other, self.max_length, self.max_length)
 
@@ -216,11 +234,13 @@ class AnyLookup:
     def shapes(self) -> Shapes:
         """What invariants of a lookup speak of."""
         shape = self.shape
-        end = self.other + shape.lookahead
+        ends = [self.other + self.hit.lookahead(self.other)]
+        if self.needed:  # more than one block before the end of what is asked for
+            ends.append(self.other)
         return Shapes(
             numbers=(shape.tail + shape.lookahead, self.max_length // self.block_size),
             facts=(self._is_cached,),
-            suppositions=((self._other_is_valid, end),),
+            suppositions=tuple((self._other_is_valid, each) for each in ends),
             steps=((shape.lookahead, self.segment),),
         )
 

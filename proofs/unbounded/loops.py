@@ -554,6 +554,8 @@ class Loops:
             sums += [_Sum(one, other), _Sum(one, other, -1)]
         numbers = _distinct([0, *entry, *shapes.numbers])
         if _AT in unknown:
+            # A list may grow as the position does.
+            sums += [_Sum(_AT, place, -1) for place in places if place[-1] == "length"]
             for place in places:
                 for less, step in shapes.steps:
                     yield [partial(_ends_segment, place, less, step)]

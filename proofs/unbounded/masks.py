@@ -42,8 +42,10 @@ class AnyMask:
         promised: tokens of the request whose last boundary is promised, under sparse retention.
         interval: the retention interval in tokens; None for dense retention.
         shape: the group in blocks.
+        boundary: the boundary that is promised, under sparse retention.
         siblings: the same with the boundaries that are promised to anybody.
         block: any block that the mask is about.
+        due: whether that block is to be kept.
         sizes: the unknowns, by name.
     """
 
@@ -52,17 +54,19 @@ class AnyMask:
     ) -> None:
         self.here = here
         window = kind is GroupKind.SLIDING_WINDOW
+        chunked = kind is GroupKind.CHUNKED_LOCAL
         self.block_size: Term = here.atom("block_size", 1)
-        self.segment: Term = here.atom("segment", 1)
+        self.segment: Term = 1 if chunked else here.atom("segment", 1)
         self.alignment: Term = self.segment * self.block_size
         self.window: Any = here.atom("window", 1) if window else None
+        self.chunk: Any = here.atom("chunk_blocks", 1) * self.block_size if chunked else None
         self.start: Term = here.atom("start", 0)
         self.length: Term = here.atom("length", 0)
-        of_symbols: Any = (kind, self.block_size, self.window, eagle)
+        of_symbols: Any = (kind, self.block_size, self.window, eagle, self.chunk)
         self.shape = geometry(Group(*of_symbols), self.alignment)
         self.block: Term = self.start + here.position
         self.promised: Tokens = here.atom("promised", 0)
-        boundary = self.promised // self.alignment * self.segment
+        self.boundary: Term = self.promised // self.alignment * self.segment
         apart = here.atom("segments_apart", 1) * self.segment
         of_retention = {
             Retention.DENSE: None,
@@ -72,13 +76,14 @@ class AnyMask:
         self.interval: Any = of_retention[retention]
         sparse = retention is Retention.INTERVAL
         self.siblings = replace(self.shape, segment=apart) if sparse else self.shape
-        self.is_due: Formula = is_due(self.shape, self.block, retention, boundary, apart)
-        latest = is_due(self.shape, self.block, Retention.LATEST, boundary, apart)
-        self._facts = self.is_due, latest, in_mask(self.siblings, self.block)
+        self.due: Formula = is_due(self.shape, self.block, retention, self.boundary, apart)
+        latest = is_due(self.shape, self.block, Retention.LATEST, self.boundary, apart)
+        self._facts = self.due, latest, in_mask(self.siblings, self.block)
         named = {
             "block_size": self.block_size,
             "alignment": self.alignment,
             "window": self.window,
+            "chunk": self.chunk,
             "start": self.start,
             "length": self.length,
             "promised": None if retention is Retention.DENSE else self.promised,
@@ -88,15 +93,15 @@ class AnyMask:
 
     @property
     def premises(self) -> tuple[Formula, ...]:
-        """The position is one of the mask, and what is promised is a hit."""
-        inside = 0 <= self.here.position, self.here.position < self.length
-        return (*inside, self.promised >= self.alignment)
+        """The position is one of the mask."""
+        return 0 <= self.here.position, self.here.position < self.length
 
     @property
     def shapes(self) -> Shapes:
         """What invariants of a mask speak of."""
         end = self.start + self.length
-        return Shapes(numbers=(end,), facts=self._facts, origin=self.start)
+        facts = {getattr(each, "key", each): each for each in (self.due, *self._facts)}
+        return Shapes(numbers=(end,), facts=tuple(facts.values()), origin=self.start)
 
     def conclusions(self, result: Any) -> Iterator[Conclusion]:
         """It has exactly the blocks that some boundary needs; None has all."""
@@ -108,5 +113,5 @@ class AnyMask:
         if not is_truth(kept):
             raise Unsupported(f"a mask that is {result!r:.60}")
         here = self.here
-        yield "every reachable block is kept", lambda: here.implies(self.is_due, kept)
-        yield "only reachable blocks are kept", lambda: here.implies(kept, self.is_due)
+        yield "every reachable block is kept", lambda: here.implies(self.due, kept)
+        yield "only reachable blocks are kept", lambda: here.implies(kept, self.due)

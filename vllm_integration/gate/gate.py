@@ -27,7 +27,12 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import Restricted, Wanted
 from hitproof.vllm_integration.gate.sessions import Around, Outcome, Session, Sessions
-from hitproof.vllm_integration.gate.unbounded import check_agreement, resting, statements
+from hitproof.vllm_integration.gate.unbounded import (
+    check_agreement,
+    resting,
+    statements,
+    unless_known,
+)
 from hitproof.vllm_integration.sandbox.driver import Workers
 
 
@@ -105,7 +110,8 @@ def judged(sessions: Sessions, run: Run, progress: Callable[[int, int], None]) -
         if reads:
             report.reads = reads.result()
     if selection.is_all and not ends.ended:
-        report.unbounded = resting(sessions.unbounded(statements(profile)))
+        proved = resting(sessions.unbounded(statements(profile)))
+        report.unbounded = unless_known(proved, {each.cause for each in applicable})
         refuted = [each.evidence for each in report.unbounded if each.evidence is not None]
         for found in refuted:
             task, outcome = _refuting(found)

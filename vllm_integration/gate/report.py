@@ -126,7 +126,8 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """The verdict: a divergence counts before what could not be judged."""
-        if self.judgement.new or self.judgement.stale or self.shrunk or self.policy_changes:
+        judged = self.judgement
+        if judged.new or judged.stale or self.shrunk or self.policy_changes or self.disproved:
             return Verdict.DIVERGES
         unknown = self.unsettled or self.policies_detail or self.unrecorded or self.reads.detail
         if unknown or self.unplayed or not self._is_judged:
@@ -173,6 +174,26 @@ class Report:
     def is_new(self, finding: Finding) -> bool:
         """Whether a finding is new against the baseline, too."""
         return self.record is None or not self.record.has(finding.signature)
+
+    @property
+    def disproved(self) -> list[Unbounded]:
+        """The statements for all lengths that are refuted, other than by what is known."""
+        known = {finding.signature for finding, _ in self.judgement.known}
+        return [
+            each
+            for each in self.unbounded
+            if each.status is Status.REFUTED
+            and (each.outside or each.evidence is None or each.evidence.signature not in known)
+        ]
+
+    @property
+    def conditions(self) -> dict[str, list[str]]:
+        """The exact conditions of known divergences, by their causes, as far as they are proved."""
+        conditions: dict[str, list[str]] = {}
+        for each in self.unbounded:
+            for cause, told in each.outside.items() if each.status is Status.PROVED else ():
+                conditions.setdefault(cause, []).append(f"{each.describe()}: {told}")
+        return conditions
 
     @property
     def unsettled(self) -> list[Obligation]:

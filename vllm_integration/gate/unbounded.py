@@ -4,8 +4,8 @@ The worker proves it (`vllm_integration.worker.unbounded`). What is proved witho
 refuted up to one: that would be a defect of hitproof.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hitproof.conformance.findings.evidence import LookupEvidence
@@ -59,6 +59,8 @@ _STATEMENTS = (
     "mask sliding_window dense",
     "hashes",
     "mask full_attention dense",
+    "mask chunked_local dense",
+    "mask mamba dense",
     "mask mamba latest",
     "coordinator full_attention eagle mamba",
     "coordinator full_attention mamba",
@@ -98,14 +100,15 @@ class Unbounded:
             "coordinator", the kind or kinds of its groups, and the rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
-        outside: the causes of known divergences, outside of which it is proved.
+        outside: the causes of known divergences, outside of which it is proved, each with its exact
+            condition.
         evidence: the counterexample, where there is one.
     """
 
     name: str
     status: Status
     detail: str = ""
-    outside: tuple[str, ...] = ()
+    outside: Mapping[str, str] = field(default_factory=dict)
     evidence: LookupEvidence | None = None
 
     @classmethod
@@ -114,8 +117,8 @@ class Unbounded:
         raw = answer["evidence"]
         evidence = None if raw is None else LookupEvidence.from_json(raw)
         assert evidence is None or isinstance(evidence, LookupEvidence)
-        outside = tuple(answer["outside"])
-        return cls(name, Status(answer["status"]), answer["detail"], outside, evidence)
+        status, outside = Status(answer["status"]), dict(answer["outside"])
+        return cls(name, status, answer["detail"], outside, evidence)
 
     def describe(self) -> str:
         """What the statement is about, in words."""
@@ -131,7 +134,8 @@ class Unbounded:
 
     def as_json(self) -> dict[str, Any]:
         """The statement as JSON; it has no bound."""
-        return picked(self, "name", "status", "detail", "outside") | {"bound": None}
+        told = {"outside": list(self.outside), "conditions": list(self.outside.values())}
+        return picked(self, "name", "status", "detail") | told | {"bound": None}
 
     def is_about(self, judged: Configuration | Layout) -> bool:
         """Whether it says something of the lookup of such a group, or of such groups."""
@@ -166,6 +170,17 @@ def resting(found: Sequence[Unbounded]) -> list[Unbounded]:
                 why = f"it rests on what is said of the {said}, which is not proved"
                 by_name[name] = replace(each, status=Status.INCONCLUSIVE, detail=why)
     return list(by_name.values())
+
+
+def unless_known(found: Iterable[Unbounded], causes: Set[str]) -> list[Unbounded]:
+    """The same; what holds only outside of divergences that are not known is refuted there."""
+    return [
+        replace(each, status=Status.REFUTED, detail="; ".join(new))
+        if (new := [told for cause, told in each.outside.items() if cause not in causes])
+        and each.status is Status.PROVED
+        else each
+        for each in found
+    ]
 
 
 def _needed(name: str) -> Iterator[str]:
@@ -211,8 +226,11 @@ def check_agreement(proved: Sequence[Unbounded], obligations: Iterable[Obligatio
                 )
 
 
-def proved_in_words(found: Sequence[Unbounded]) -> list[str]:
-    """How many statements are proved, and of each other one why it is not."""
+def proved_in_words(found: Sequence[Unbounded], verbose: bool = False) -> list[str]:
+    """How many statements are proved, and of each other one why it is not.
+
+    ``verbose``: also the conditions of known divergences.
+    """
     found = [each for each in found if each.status is not Status.NOT_APPLICABLE]
     proved = [each for each in found if each.status is Status.PROVED]
     but = [each for each in proved if each.outside]
@@ -221,7 +239,11 @@ def proved_in_words(found: Sequence[Unbounded]) -> list[str]:
         f"proved for all lengths, sizes and cache contents: {len(proved)} of "
         f"{count(found, 'statement')} about lookups, masks and skipped tokens{spared}"
     ]
+    for each in but if verbose else ():
+        lines += [f"  but for {each.describe()}: {told}" for told in each.outside.values()]
     for each in found:
-        if each.status is not Status.PROVED:
+        if each.status is Status.REFUTED:
+            lines.append(f"  refuted: {each.describe()}: {each.detail}")
+        elif each.status is not Status.PROVED:
             lines.append(f"  not proved for all lengths: {each.describe()}: {each.detail}")
     return lines

@@ -65,7 +65,12 @@ def report_json(report: Report) -> dict[str, Any]:
         "causes": [cause_json(cause) for cause in found],
         "known_divergences": known,
         "known_causes": [
-            {"cause": cause, "status": status_of(found[0][1]), "findings": len(found)}
+            {
+                "cause": cause,
+                "status": status_of(found[0][1]),
+                "findings": len(found),
+                "conditions": report.conditions.get(cause, []),
+            }
             for cause, found in by_cause(report).items()
         ],
         "stale_ledger_entries": [

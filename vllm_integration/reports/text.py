@@ -46,8 +46,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
             print_stale(entry, console)
         for each in report.shrunk:
             print_shrunk(each, console)
-    for known in by_cause(report).values() if verbose else ():
-        _print_known(known, console)
+    for name, known in by_cause(report).items() if verbose else ():
+        _print_known(known, report.conditions.get(name, []), console)
     _print_unsettled(report, console, verbose)
     if verbose:
         _print_obligations(report, console)
@@ -57,7 +57,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
             console.print(f"accepted, but not read: {escape(name)}")
     _print_policies(report, console)
     _print_coverage(report, console)
-    for line in proved_in_words(report.unbounded) if report.unbounded else ():
+    for line in proved_in_words(report.unbounded, verbose) if report.unbounded else ():
         console.print(escape(line))
     _print_left_out(report, console)
     _print_branches(report, console)
@@ -197,13 +197,17 @@ def known_in_words(report: Report) -> str:
     return f"{total}: {', '.join(f'{number} of {those}' for number, those in parts)}"
 
 
-def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
-    """The divergences of one cause, each reason once."""
+def _print_known(
+    known: list[tuple[Finding, Entry]], conditions: Sequence[str], console: Console
+) -> None:
+    """The divergences of one cause, each reason once, and the exact conditions of it."""
     for entry in {entry.reason: entry for _, entry in known}.values():
         status = "" if status_of(entry) is CauseStatus.FAULT else f" ({status_of(entry)})"
         console.print(
             f"[yellow]known[/]{status} since {entry.releases}: {escape(entry.reason.strip())}"
         )
+    for told in conditions or ["no exact condition is proved"]:
+        print_fact("where", told, console)
     for finding, _ in known:
         print_finding(finding, console, verbose=True)
 
@@ -370,6 +374,8 @@ def _what_diverges(report: Report) -> str:
         parts.append(count(report.judgement.stale, "stale ledger entry", "stale ledger entries"))
         if report.shrunk:
             parts.append(f"{count(report.shrunk, 'footprint')} too large")
+        if report.disproved:
+            parts.append(f"{count(report.disproved, 'statement')} refuted for all lengths")
     return ", ".join(parts)
 
 

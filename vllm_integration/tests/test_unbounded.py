@@ -24,6 +24,7 @@ from hitproof.vllm_integration.gate.unbounded import (
     proved_in_words,
     resting,
     statements,
+    unless_known,
 )
 from hitproof.vllm_integration.tests.conftest import Copy, Judge, release
 from hitproof.vllm_integration.tests.forkserver import PYTHON
@@ -34,7 +35,8 @@ CAUSE = (
     "With EAGLE, boundaries near the start of a request are lost where blocks are smaller than the "
     "alignment"
 )
-BLOCK_0 = "With EAGLE under dense retention, block 0 is registered though no hit can use it"
+NEAR_START = "1 < segment and hit < tail"
+EXACTLY = f"where {NEAR_START}, a hit is served only if segment + 1 blocks follow it"
 
 
 def settled(root: Path, *names: str) -> dict[str, dict[str, Any]]:
@@ -57,14 +59,71 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
     assert {
         name: (each["status"], each["detail"]) for name, each in found.items()
     } == dict.fromkeys(found, (Status.PROVED, ""))
-    outside = {name: each["outside"] for name, each in found.items() if each["outside"]}
-    assert outside == {
-        "lookup sliding_window eagle": [CAUSE],
-        "mask sliding_window eagle dense": [BLOCK_0],
-        "mask sliding_window eagle interval": [BLOCK_0],
-        "coordinator full_attention sliding_window eagle": [CAUSE],
-        "coordinator full_attention eagle sliding_window eagle": [CAUSE],
+    outside = {name: [*each["outside"].values()] for name, each in found.items()}
+    block_0 = "a block is kept needlessly where block == 0 and"
+    lost = f"a hit is lost only where {NEAR_START} for some group"
+    assert {name: told for name, told in outside.items() if told} == {
+        "lookup sliding_window eagle": [EXACTLY],
+        "mask sliding_window eagle dense": [f"{block_0} tail + 1 == segment"],
+        "mask sliding_window eagle interval": [
+            f"{block_0} tail + 1 == segment",
+            f"{block_0} boundary == 0",
+        ],
+        "mask sliding_window eagle latest": [f"{block_0} boundary == 0"],
+        "mask chunked_local dense": ["a block is kept needlessly where (block + 1) % chunk == 0"],
+        "mask mamba dense": ["a block is kept needlessly where (block + 1) % segment != 0"],
+        "coordinator full_attention sliding_window eagle": [lost],
+        "coordinator full_attention eagle sliding_window eagle": [lost],
     }
+
+
+@pytest.mark.release
+@pytest.mark.long
+def test_every_boundary_at_which_a_repaired_fault_bites_is_told() -> None:
+    """https://github.com/vllm-project/vllm/pull/44082."""
+    name = "mask sliding_window eagle dense"
+    answer = settled(release("0.22.1"), name)[name]
+    where = "tail < segment and segment <= block and block % segment == 0"
+    (cause,) = answer["outside"]
+    found = [Unbounded.from_answer(name, answer)]
+    assert unless_known(found, {cause}) == found
+    (refuted,) = unless_known(found, set())
+    assert refuted.status is Status.REFUTED
+    assert refuted.detail == f"a block is missing where {where}"
+
+
+SEGMENT_FILLED = "            if need >= per_segment:\n"
+DROPS = "        if drop_eagle_block and computed_blocks[0]:\n"
+GROWN = {
+    "a mask keeps blocks in one place more": (
+        "mask sliding_window eagle dense",
+        SEGMENT_FILLED,
+        SEGMENT_FILLED.replace(":", " or (use_eagle and per_segment == need + 1 == 3):"),
+    ),
+    "a mask keeps no block 0 in one place": (
+        "mask sliding_window eagle dense",
+        SEGMENT_FILLED,
+        SEGMENT_FILLED.replace("if need", "if need != 4 and need"),
+    ),
+    "a lookup loses one hit more": (
+        f"{WINDOW} eagle",
+        DROPS,
+        "        if drop_eagle_block and len(computed_blocks[0]) == 3 and block_size == 5:\n"
+        f"            computed_blocks[0].pop()\n{DROPS}",
+    ),
+}
+
+
+@pytest.mark.release
+@pytest.mark.long
+@pytest.mark.parametrize("change", GROWN)
+def test_known_divergence_with_one_case_more_or_less_is_refuted(
+    broken_copy: Copy, change: str
+) -> None:
+    name, old, new = GROWN[change]
+    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
+    assert found["status"] == Status.REFUTED, found["detail"]
+    assert found["outside"]
 
 
 FAULTS: dict[str, tuple[str, str, str, Callable[[Any], bool]]] = {
@@ -189,15 +248,15 @@ def test_quick_profile_leaves_out_what_takes_long() -> None:
 @pytest.mark.parametrize(
     ("outside", "configuration", "agrees"),
     [
-        ((), WINDOWS, False),
-        ((CAUSE,), WINDOWS, True),
-        ((), replace(WINDOWS, ranks=(2, 1)), True),
-        ((), replace(WINDOWS, hash_block_size=2), True),
-        ((), replace(WINDOWS, group=replace(WINDOWS.group, eagle=True)), True),
+        ({}, WINDOWS, False),
+        ({CAUSE: EXACTLY}, WINDOWS, True),
+        ({}, replace(WINDOWS, ranks=(2, 1)), True),
+        ({}, replace(WINDOWS, hash_block_size=2), True),
+        ({}, replace(WINDOWS, group=replace(WINDOWS.group, eagle=True)), True),
     ],
 )
 def test_what_is_proved_may_not_be_refuted_up_to_a_bound(
-    outside: tuple[str, ...], configuration: Configuration, agrees: bool
+    outside: dict[str, str], configuration: Configuration, agrees: bool
 ) -> None:
     claim = "lookup_returns_longest_valid_hit"
     refuted = Obligation(claim, configuration, Status.REFUTED, 1, 1, "")
@@ -220,10 +279,13 @@ def test_coordinator_is_proved_only_with_the_lookups_that_it_calls(missing: str)
 def test_what_is_not_proved_is_said_with_the_reason() -> None:
     absent = Unbounded("mask mamba latest", Status.NOT_APPLICABLE, "it predates that")
     lambdas = Unbounded("lookup mamba", Status.INCONCLUSIVE, "Lambda (manager.py:7)")
-    shown = proved_in_words([Unbounded(WINDOW, Status.PROVED, outside=(CAUSE,)), lambdas, absent])
+    shown = proved_in_words(
+        [Unbounded(WINDOW, Status.PROVED, outside={CAUSE: EXACTLY}), lambdas, absent], verbose=True
+    )
     assert shown == [
         "proved for all lengths, sizes and cache contents: 1 of 2 statements about lookups, masks "
         "and skipped tokens (1 outside known divergences)",
+        f"  but for lookup of sliding window: {EXACTLY}",
         "  not proved for all lengths: lookup of mamba: Lambda (manager.py:7)",
     ]
 

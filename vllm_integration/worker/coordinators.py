@@ -31,7 +31,7 @@ from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.hits import required_run
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
-from hitproof.spec.terms import Formula
+from hitproof.spec.terms import Formula, not_
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.settling import (
@@ -74,8 +74,8 @@ class Coordinated(Settling):
         self._policy = LookaheadHorizon.CAPPED if self._alone else subject.lookahead_horizon
         if self._policy is LookaheadHorizon.CANDIDATE:
             raise CannotJudge("lookups without a margin are not executed on symbols")
-        known = [each for kind in kinds for each in DEPARTURES.get(kind, ())]
-        self.assumptions = ((),) if self._alone else (tuple(known),)
+        known = [each for kind, eagle in kinds for each in _known_of(kind, eagle)]
+        self.assumptions = ((),) if self._alone else (tuple(dict.fromkeys(known)),)
         self.parts = subject.parts
         self.samples = [self._sampled(number) for number in range(len(_UNITS))]
         self.real: tuple[Any, ...] = tuple(subject.lookup(each).inputs[0] for each in self.samples)
@@ -88,9 +88,9 @@ class Coordinated(Settling):
 
         def spared(hit: GroupHit) -> Formula:
             holds: Formula = True
-            of_group = DEPARTURES.get((hit.group.kind, hit.group.eagle), ())
-            for each in of_group if known else ():
-                holds = holds & each.spares(hit.shape, hit.other // hit.group.block_size)
+            boundary = hit.other // hit.group.block_size
+            for each in _known_of(hit.group.kind, hit.group.eagle) if known else ():
+                holds = holds & not_(each.at(hit.shape, hit=boundary))
             return holds
 
         any_ = AnyCoordinator(here, self.kinds, self._policy, spared)
@@ -193,11 +193,16 @@ def _is_known(evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
     layout = evidence.configuration
     assert isinstance(layout, Layout)
     return any(
-        each.spares(looked_up.shape, evidence.spec_hit // looked_up.group.block_size) is False
+        each.at(looked_up.shape, hit=evidence.spec_hit // looked_up.group.block_size)
         for looked_up in layout.looked_up
-        for each in DEPARTURES.get((looked_up.group.kind, looked_up.group.eagle), ())
+        for each in _known_of(looked_up.group.kind, looked_up.group.eagle)
         if each in known
     )
+
+
+def _known_of(kind: GroupKind, eagle: bool) -> tuple[Departure, ...]:
+    """The known divergences of a group's lookup."""
+    return DEPARTURES.get(f"lookup {kind}{' eagle' if eagle else ''}", ())
 
 
 def _some_blocks(chance: random.Random, layout: Layout, most: int) -> frozenset[tuple[int, int]]:

@@ -1,10 +1,12 @@
 """How statements about the target's functions end: proved, refuted by values, or inconclusive."""
 
+import ast
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from itertools import chain, combinations
 from types import FunctionType
 from typing import Any
 
@@ -14,8 +16,8 @@ from hitproof.proofs.unbounded.proving import Proof, Statement, Verdict, prove
 from hitproof.proofs.unbounded.source import literals
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.spec.claims import Status
-from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.terms import Blocks, Formula
+from hitproof.spec.groups import BlockGeometry
+from hitproof.spec.terms import Blocks, Formula, choose
 
 AGREEING = 150
 """On how many values a function runs beside its proof."""
@@ -26,26 +28,108 @@ TRIES = 4000
 
 @dataclass(frozen=True)
 class Departure:
-    """A known fault, with the exact condition under which a lookup is not affected.
+    """A known fault with its exact condition, a formula over sizes and positions in blocks.
 
     Attributes:
         cause: the title of the fault in ``survey/faults.toml``.
-        spares: whether a valid hit that ends at a block is served all the same.
+        where: the condition, as a Python expression. Only there something is wrong.
+        lookahead: of lookups, after how many cached blocks past its end a hit is served there.
+        keeps: of masks, whether blocks are kept there that no hit needs; otherwise needed ones are
+            left out.
     """
 
     cause: str
-    spares: Callable[[BlockGeometry, Blocks], Formula]
+    where: str
+    lookahead: str = ""
+    keeps: bool = False
+
+    def at(self, shape: BlockGeometry, **positions: Blocks) -> Formula:
+        """Whether something is wrong for a group at these positions."""
+        return _valued(self.where, shape, positions)
+
+    def needed(self, shape: BlockGeometry, hit: Blocks) -> Blocks:
+        """How many blocks past a hit have to be cached for it to be served."""
+        lost, positions = self.at(shape, hit=hit), {"hit": hit}
+        needed: Blocks = choose(
+            lost, lambda: _valued(self.lookahead, shape, positions), lambda: shape.lookahead
+        )
+        return needed
+
+    def told(self, name: str) -> str:
+        """The condition in words, for a statement of that name."""
+        if name.startswith("coordinator"):
+            return f"a hit is lost only where {self.where} for some group"
+        if self.lookahead:
+            return f"where {self.where}, a hit is served only if {self.lookahead} blocks follow it"
+        return f"a block is {'kept needlessly' if self.keeps else 'missing'} where {self.where}"
 
 
-DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[Departure, ...]] = {
-    (GroupKind.SLIDING_WINDOW, True): (
+def _valued(text: str, shape: BlockGeometry, positions: Mapping[str, Blocks]) -> Any:
+    """The value of an expression of ours; ``and`` and ``or`` take formulas."""
+    tree = ast.fix_missing_locations(_Operators().visit(ast.parse(text, mode="eval")))
+    sizes = {"segment": shape.segment, "tail": shape.tail, "chunk": shape.chunk // shape.block_size}
+    return eval(compile(tree, text, "eval"), {}, {**sizes, **positions})
+
+
+class _Operators(ast.NodeTransformer):
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        self.generic_visit(node)
+        op = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
+        return reduce(lambda left, right: ast.BinOp(left, op, right), node.values)
+
+
+_BLOCK_0 = Departure(
+    "With EAGLE under dense retention, block 0 is registered though no hit can use it",
+    "block == 0 and tail + 1 == segment",
+    keeps=True,
+)
+_NO_HIT = Departure(
+    "With EAGLE, sparse retention keeps block 0 for a hit of 0 tokens",
+    "block == 0 and boundary == 0",
+    keeps=True,
+)
+
+DEPARTURES: Mapping[str, tuple[Departure, ...]] = {
+    "lookup sliding_window eagle": (
         Departure(
             "With EAGLE, boundaries near the start of a request are lost where blocks are smaller "
             "than the alignment",
-            lambda shape, hit: (shape.segment == 1) | (hit >= shape.tail),
+            "1 < segment and hit < tail",
+            lookahead="segment + 1",
+        ),
+    ),
+    "mask sliding_window eagle dense": (
+        _BLOCK_0,
+        Departure(
+            "The mask omits the lookahead block, so EAGLE gets no hit",
+            "tail < segment and segment <= block and block % segment == 0",
+        ),
+    ),
+    "mask sliding_window eagle interval": (_BLOCK_0, _NO_HIT),
+    "mask sliding_window eagle latest": (_NO_HIT,),
+    "mask chunked_local dense": (
+        Departure(
+            "The last block of each chunk is registered though no hit can use it",
+            "(block + 1) % chunk == 0",
+            keeps=True,
+        ),
+    ),
+    "mask mamba dense": (
+        Departure(
+            "Mamba states between boundaries are registered though no hit can use them",
+            "(block + 1) % segment != 0",
+            keeps=True,
         ),
     ),
 }
+"""By the statement that they are about. Those of lookups are of the coordinators', too."""
+
+
+def combinations_of(name: str) -> tuple[tuple[Departure, ...], ...]:
+    """Which known divergences to prove a statement outside of, first none, then all of them."""
+    known = DEPARTURES.get(name, ())
+    sizes = [0, *range(len(known), 0, -1)]
+    return tuple(each for size in sizes for each in combinations(known, size))
 
 
 @dataclass(frozen=True)
@@ -55,14 +139,14 @@ class Outcome:
     Attributes:
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, with the values, or why nothing is known.
-        outside: the causes of known divergences, outside of which it is proved.
+        outside: known divergences, outside of which it is proved.
         evidence: the counterexample, where it is one of a lookup.
         proof: the proof.
     """
 
     status: Status
     detail: str = ""
-    outside: tuple[str, ...] = ()
+    outside: tuple[Departure, ...] = ()
     evidence: LookupEvidence | None = None
     proof: Proof | None = None
 
@@ -113,27 +197,33 @@ class Settling(ABC):
         """What is wrong where the real function runs."""
 
     def settle(self, seconds: float) -> Outcome:
-        """Prove it, or prove it but for known divergences, or refute it."""
-        first: Proof | None = None
-        for known in self.assumptions:
+        """Prove it, or prove it but for known divergences, or refute it.
+
+        Of the known divergences those count with which what the function does agrees best.
+        """
+        runs = {
+            known: list(self.natively(Trial(random.Random(0), {}, known, AGREEING)))
+            for known in self.assumptions
+        }
+        fewest = min(map(len, runs.values()))
+        failed: list[tuple[tuple[Departure, ...], Proof]] = []
+        for known, wrong in runs.items():
+            if len(wrong) > fewest:
+                continue
             proof = prove(partial(self.statement, known=known), seconds)
             if proof.verdict is Verdict.INCONCLUSIVE:
                 return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
-            first = first or proof
             if proof.verdict is Verdict.PROVED:
-                break
-        assert first is not None
-        causes = tuple(dict.fromkeys(each.cause for each in known))
-        if proof.verdict is Verdict.PROVED:
-            for shown in self.natively(Trial(random.Random(0), {}, known, AGREEING)):
-                raise InternalError(f"proved, but wrong: {shown.detail}")
-            return Outcome(Status.PROVED, outside=causes, proof=proof)
-        failed = proof.detail or first.detail
-        sizes = proof.sizes or first.sizes
-        for shown in self.natively(Trial(random.Random(1), sizes, known, TRIES)):
-            detail = f"{failed}: {shown.detail}"
-            return Outcome(Status.REFUTED, detail, causes, shown.evidence, proof)
-        detail = f"{failed}; no values were found that show it"
+                if wrong:
+                    raise InternalError(f"proved, but wrong: {wrong[0].detail}")
+                return Outcome(Status.PROVED, outside=known, proof=proof)
+            failed.append((known, proof))
+        known, proof = failed[0]
+        trial = Trial(random.Random(1), proof.sizes, known, TRIES)
+        for shown in chain(self.natively(trial), runs[known]):
+            detail = f"{proof.detail}: {shown.detail}"
+            return Outcome(Status.REFUTED, detail, known, shown.evidence, proof)
+        detail = f"{proof.detail}; no values were found that show it"
         return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
 
 

@@ -5,8 +5,9 @@ must agree with what is proved; and what fails is a counterexample only if it sh
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 from hitproof.conformance.checks.lookup import judge_answer
@@ -24,21 +25,21 @@ from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import NULL, Listing, Record
 from hitproof.spec.claims import Status
-from hitproof.spec.groups import Group, GroupKind, geometry
-from hitproof.spec.hits import required_run
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
+from hitproof.spec.hits import required_run, valid_boundary
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import Term
+from hitproof.spec.terms import Blocks, Formula, Term, greatest, not_
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
-from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
+from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.coordinators import Coordinated
 from hitproof.vllm_integration.worker.settling import (
-    DEPARTURES,
     Departure,
     Outcome,
     Settling,
     Shown,
     Trial,
+    combinations_of,
     numbers_in,
 )
 
@@ -49,18 +50,6 @@ _RESOLVE = "resolve_block_hashes"
 
 _FAR = 1000
 """Up to which number in the code a function is run on sizes next to it."""
-
-MaskDeparture = Departure
-"""Of a mask, `Departure.spares` is whether a block is kept rightly all the same."""
-
-_MASK_DEPARTURES: Mapping[tuple[GroupKind, bool], tuple[MaskDeparture, ...]] = {
-    (GroupKind.SLIDING_WINDOW, True): (
-        Departure(
-            "With EAGLE under dense retention, block 0 is registered though no hit can use it",
-            lambda shape, block: (block >= 1) | (shape.tail + 1 != shape.segment),
-        ),
-    ),
-}
 
 
 def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
@@ -103,12 +92,11 @@ class _LookupOfKind(Settling):
         self._eagle = eagle
         self._manager = self._parts.manager_class(kind)
         self._function = attribute(self._manager, "find_longest_cache_hit")
-        known = DEPARTURES.get((kind, eagle), ())
-        self.assumptions = ((), known) if known else ((),)
+        self.assumptions = combinations_of(f"lookup {kind}{' eagle' if eagle else ''}")
 
     def statement(self, here: Arithmetic, known: tuple[Departure, ...] = ()) -> Statement:
         """What holds of the lookup outside of these divergences."""
-        any_ = AnyLookup(here, self._kind, self._eagle)
+        any_ = AnyLookup(here, self._kind, self._eagle, known[0].needed if known else None)
         window, chunk = (None if each is None else 2 for each in (any_.window, any_.chunk))
         of_group = Group(self._kind, 1, window, self._eagle, chunk)
         resolve = getattr(self._parts.utils, _RESOLVE, None)
@@ -135,8 +123,7 @@ class _LookupOfKind(Settling):
         }
         where = f"{self._manager.__name__}.find_longest_cache_hit"
         keywords = spelled(self._function, arguments(self._function, values, where))
-        spared = tuple(each.spares(any_.shape, any_.other) for each in known)
-        premises = (*any_.premises, *spared)
+        premises = any_.premises
         if self._kind is GroupKind.SLIDING_WINDOW:
             # A window of one token reads nothing before it, and no model has one.
             premises = (*premises, any_.window >= 2)
@@ -158,10 +145,14 @@ class _LookupOfKind(Settling):
             configuration, max_length = self._chosen(chance, near, numbers)
             cached = _some_blocks(chance, configuration, max_length)
             evidence = self._judged(configuration, max_length, cached)
-            if evidence is None:
-                continue
-            hit = evidence.spec_hit // configuration.group.block_size
-            if not any(each.spares(configuration.shape, hit) is False for each in trial.known):
+            if not trial.known:
+                is_wrong = evidence is not None
+            else:  # what is lost, and no more, is lost where that is known
+                hit = _longest(configuration, max_length, cached)
+                served = _longest(configuration, max_length, cached, trial.known[0].needed)
+                actual = hit if evidence is None else evidence.actual_hit
+                is_wrong = actual != served or (evidence is not None and actual == hit)
+            if is_wrong:
                 yield Shown(configuration.describe(), evidence)
 
     def _chosen(
@@ -219,6 +210,24 @@ class _LookupOfKind(Settling):
         state = frozenset((0, block) for block in cached)
         answer = replay(space, lookup, max_length, state)
         return judge_answer(configuration, lookup, max_length, policy, state, answer)
+
+
+def _longest(
+    configuration: Configuration,
+    max_length: int,
+    cached: frozenset[int],
+    needed: Callable[[BlockGeometry, int], int] | None = None,
+) -> int:
+    """The longest hit, in tokens; ``needed`` says how many blocks past it have to be cached."""
+    shape, size = configuration.shape, configuration.group.block_size
+    most = max_length // size
+
+    def is_valid(boundary: int) -> bool:
+        lookahead = needed(shape, boundary) if needed else shape.lookahead
+        asked = replace(shape, lookahead=lookahead)
+        return bool(valid_boundary(asked, boundary, most, most, cached.__contains__))
+
+    return greatest(shape.segment, most, is_valid) * size
 
 
 def _some_blocks(
@@ -339,24 +348,33 @@ class _Mask(Settling):
     ) -> None:
         self._parts = parts = subject.parts
         self._kind, self._eagle, self._retention = kind, eagle, retention
-        manager = parts.manager_class(kind)
-        function = getattr(manager, MASK, None)
-        if function is None and parts.find_mask(manager) is not None:  # before 0.23
-            raise CannotJudge("masks that are methods of a manager are not executed on symbols")
+        self._manager = manager = parts.manager_class(kind)
+        function = parts.find_mask(manager)
         if function is None or (retention is not Retention.DENSE and not parts.thins_out(kind)):
             raise Predates(f"{manager.__name__} has no such mask")
         self._function: Any = function
         self._where = f"{manager.__name__}.{function.__name__}"
-        known = _MASK_DEPARTURES.get((kind, eagle), ())
-        self.assumptions = ((), known) if known else ((),)
+        # Before 0.23 it is asked only where hits end on fewer boundaries than blocks.
+        self._of_instances = isinstance(function, FunctionType)
+        self.assumptions = combinations_of(f"mask {kind}{' eagle' if eagle else ''} {retention}")
 
     def _called(
-        self, start: Term, end: Term, alignment: Term, spec: Any, interval: Term, promised: Term
+        self,
+        start: Term,
+        end: Term,
+        alignment: Term,
+        spec: Any,
+        interval: Term,
+        promised: Term,
+        manager: Any,
     ) -> dict[str, Any]:
         """The arguments of a call."""
         values = {
+            "self": manager,
             "start_block": start,
+            "num_cached_blocks": start,
             "end_block": end,
+            "num_full_blocks": end,
             "alignment_tokens": alignment,
             "kv_cache_spec": spec,
             "use_eagle": self._eagle,
@@ -366,51 +384,83 @@ class _Mask(Settling):
         }
         return spelled(self._function, arguments(self._function, values, self._where))
 
-    def statement(self, here: Arithmetic, known: tuple[MaskDeparture, ...]) -> Statement:
+    def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
         """What holds of any blocks."""
         any_ = AnyMask(here, self._kind, self._eagle, self._retention)
-        fields = {"block_size": any_.block_size, "sliding_window": any_.window}
-        window = 2 if self._kind is GroupKind.SLIDING_WINDOW else None
-        spec = type(self._parts.spec(Group(self._kind, 1, window, self._eagle)))
-        of_group = Record(spec, {n: v for n, v in fields.items() if v is not None})
-        end = any_.start + any_.length
-        given = self._called(
-            any_.start, end, any_.alignment, of_group, any_.interval, any_.promised
+        any_.due = _with_departures(known, any_.siblings, any_.block, any_.boundary, any_.due)
+        sizes = {
+            "block_size": any_.block_size,
+            "sliding_window": any_.window,
+            "attention_chunk_size": any_.chunk,
+        }
+        fields = {name: size for name, size in sizes.items() if size is not None}
+        limits = {name: None if size is None else 2 for name, size in sizes.items()}
+        group = Group(
+            self._kind, 1, limits["sliding_window"], self._eagle, limits["attention_chunk_size"]
         )
-        spared = tuple(each.spares(any_.siblings, any_.block) for each in known)
+        of_group = Record(type(self._parts.spec(group)), fields)
+        end = any_.start + any_.length
+        manager = Record(self._manager, fields)
+        given = self._called(
+            any_.start, end, any_.alignment, of_group, any_.interval, any_.promised, manager
+        )
         wide = () if any_.window is None else (any_.window >= 2,)
-        premises = (*any_.premises, *wide, *spared)
+        sparse = (any_.segment >= 2,) if self._of_instances else ()
+        premises = (*any_.premises, *wide, *sparse)
         return Statement(self._function, given, premises, any_.conclusions, any_.shapes, any_.sizes)
 
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Blocks that the mask wrongly keeps or leaves out."""
         chance, latest = trial.chance, self._retention is Retention.LATEST
         marks = [0, *(each for each in sorted(numbers_in(self._function)) if 0 < each < _FAR)]
+        window = self._kind is GroupKind.SLIDING_WINDOW
+        chunked = self._kind is GroupKind.CHUNKED_LOCAL
         for _ in range(trial.tries):
-            size, segment = chance.randint(1, 4), chance.randint(1, 6)
+            size = chance.randint(1, 4)
+            segment = 1 if chunked else chance.randint(1 + self._of_instances, 6)
             start = chance.randint(0, 9) + chance.choice(marks)
-            window = self._kind is GroupKind.SLIDING_WINDOW
             width = chance.randint(2, 6 * size) if window else None
-            group = Group(self._kind, size, width, self._eagle)
-            shape = geometry(group, segment * size)
-            end, apart = start + chance.randint(0, 20), segment * chance.randint(1, 3)
+            chunk = size * chance.randint(1, 6) if chunked else None
+            group = Group(self._kind, size, width, self._eagle, chunk)
             alignment = segment * size
-            promised = chance.randint(alignment, 20 * size + alignment)
+            shape = geometry(group, alignment)
+            end, apart = start + chance.randint(0, 20), segment * chance.randint(1, 3)
+            promised = chance.randint(0, 20 * size + alignment)
             thinned = self._retention is Retention.INTERVAL
             interval = apart * size if thinned else 0 if latest else None
             spec = self._parts.spec(group)
-            given = self._called(start, end, alignment, spec, interval, promised)
+            own = Configuration(1, 1, alignment, group, size)
+            manager = (
+                self._parts.manager(self._manager, own, self._parts.pool(own))
+                if self._of_instances
+                else None
+            )
+            given = self._called(start, end, alignment, spec, interval, promised, manager)
             mask = self._function(**given)
             siblings = replace(shape, segment=apart) if thinned else shape
             boundary = promised // alignment * segment
             for block in range(start, end):
                 kept = True if mask is None else mask[block - start]
-                spared = all(each.spares(siblings, block) for each in trial.known)
                 due = is_due(shape, block, self._retention, boundary, apart)
-                if spared and kept is not due:
+                due = _with_departures(trial.known, siblings, block, boundary, due)
+                if kept is not due:
                     yield Shown(
                         f"{group}, alignment {alignment}: block {block} of {start} to {end}"
                     )
+
+
+def _with_departures(
+    known: tuple[Departure, ...],
+    shape: BlockGeometry,
+    block: Blocks,
+    boundary: Blocks,
+    due: Formula,
+) -> Formula:
+    """Whether a mask with known divergences keeps a block."""
+    for each in known:
+        wrong = each.at(shape, block=block, boundary=boundary)
+        due = due | wrong if each.keeps else due & not_(wrong)
+    return due
 
 
 def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
@@ -426,6 +476,6 @@ def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return {
         "status": outcome.status,
         "detail": outcome.detail,
-        "outside": list(outcome.outside),
+        "outside": {each.cause: each.told(message["name"]) for each in outcome.outside},
         "evidence": None if outcome.evidence is None else outcome.evidence.as_json(),
     }
