@@ -145,6 +145,40 @@ def of_list(x: int, y: int) -> int:
     return total + len(numbers)
 
 
+class Base:
+    """A class, and one that extends it."""
+
+    @classmethod
+    def least(cls, x: int, y: int) -> int:
+        return min(x, y)
+
+    def total(self, x: int, y: int) -> int:
+        return x + y
+
+
+class Extended(Base):
+    """It calls what it overrides."""
+
+    def __init__(self) -> None:
+        pass
+
+    @classmethod
+    def least(cls, x: int, y: int) -> int:
+        return super().least(x, y) - 1
+
+    def total(self, x: int, y: int) -> int:
+        return super().total(x, y) + self.least(x, y)
+
+
+def of_base(x: int, y: int) -> int:
+    return Extended().total(x, y)
+
+
+def starred(x: int, y: int) -> int:
+    numbers = [*(x, y), 3, *[y]]
+    return numbers[0] - numbers[1] * numbers[2] + numbers[3]
+
+
 def shortened(x: int, y: int) -> int:
     of = [0] * x
     del of[y:]
@@ -176,6 +210,8 @@ ON_NUMBERS = (
     either,
     extremes,
     of_list,
+    of_base,
+    starred,
     shortened,
 )
 

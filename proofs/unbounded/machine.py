@@ -22,10 +22,12 @@ from typing import Any, TypeAlias
 from hitproof.proofs.unbounded.source import Source, Unsupported, source_of
 from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp, Knowledge, Truth
 from hitproof.proofs.unbounded.values import (
+    Above,
     Block,
     Bound,
     Broken,
     Contract,
+    Entries,
     Items,
     Key,
     Listing,
@@ -463,6 +465,11 @@ class Machine:
         elif isinstance(of, Marks):
             if name in _OF_MARKS:
                 return Bound(Contract(_OF_MARKS[name]), of)
+        elif isinstance(of, Entries):
+            if name == "get":
+                return Bound(Contract(Machine.get), of)
+        elif isinstance(of, Above):
+            return self._of_above(of, name)
         elif isinstance(of, tuple):
             if name in getattr(type(of), "_fields", ()):
                 return getattr(of, name)
@@ -507,8 +514,35 @@ class Machine:
             raise Unsupported(f"the attribute {name} of the class {of.__name__}")
         return self._taken(found, name)
 
+    def _of_above(self, above: Above, name: str) -> Any:
+        receiver = above.receiver
+        of = receiver if isinstance(receiver, type) else receiver.python_type
+        for each in of.__mro__[of.__mro__.index(above.of) + 1 :]:
+            match vars(each).get(name):
+                case classmethod() as found:
+                    return Bound(found.__func__, of)
+                case FunctionType() as found:
+                    return Bound(found, receiver)
+                case None:
+                    continue
+            break
+        raise Unsupported(f"the attribute {name} of super()")
+
+    def _above(self, frame: Frame) -> Above:
+        """What ``super()`` is in a method."""
+        code = frame.function.__code__
+        if "__class__" not in code.co_freevars or not code.co_argcount:
+            raise Unsupported("super() outside of a method")
+        of = self._named("__class__", frame)
+        receiver = self._named(code.co_varnames[0], frame)
+        if not isinstance(receiver, (Record, type)):
+            raise Unsupported(f"super() of {receiver!r:.60}")
+        return Above(of, receiver)
+
     def _of_call(self, node: ast.Call, frame: Frame) -> Any:
         function = self.value(node.func, frame)
+        if function is super and not node.args and not node.keywords:
+            return self._above(frame)
         if any(isinstance(each, ast.Starred) for each in node.args):
             raise Unsupported("a starred argument", frame.place(node))
         if any(each.arg is None for each in node.keywords):
@@ -544,7 +578,13 @@ class Machine:
         return tuple(self.value(each, frame) for each in node.elts)
 
     def _of_list(self, node: ast.List, frame: Frame) -> Listing:
-        return self.new_list([self.value(each, frame) for each in node.elts])
+        items: list[Any] = []
+        for each in node.elts:
+            if isinstance(each, ast.Starred):
+                items += _tuple(self, self.value(each.value, frame))
+            else:
+                items.append(self.value(each, frame))
+        return self.new_list(items)
 
     def _of_namedexpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
         value = self.value(node.value, frame)
@@ -663,6 +703,10 @@ class Machine:
             if not isinstance(method, FunctionType):
                 raise Unsupported(f"an item of a {of.python_type.__name__}")
             return self.call(method, [of, place], {})
+        if isinstance(of, Entries):
+            if self._key(place) not in of.entries:
+                raise Raised("KeyError")
+            return of.entries[place]
         place = self._number(place)
         if isinstance(of, Listing) and of.items is None:
             raise Unsupported("an item of a list of any length")
@@ -843,7 +887,21 @@ class Machine:
         length = times if self.decide(times >= 0) else 0
         return Listing(None, length, item, item, self.tick())
 
+    def _key(self, key: Any) -> str:
+        if not isinstance(key, str):
+            raise Unsupported(f"{key!r:.60} as a key")
+        return key
+
+    def get(self, of: Any, key: Any, default: Any = None) -> Any:
+        """``get`` of dicts."""
+        return of.entries.get(self._key(key), default)
+
     def _put(self, of: Any, place: Any, item: Any) -> None:
+        if isinstance(of, Entries):
+            if any(of.born < began for _, began in self.active):
+                raise Unsupported("a change of a dict in a loop")
+            of.entries[self._key(place)] = item
+            return
         of, place = self._changing(of), self._number(place)
         if of.items is not None and isinstance(place, int):
             if not -len(of.items) <= place < len(of.items):

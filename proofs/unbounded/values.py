@@ -134,6 +134,27 @@ class Record:
     born: int = 0
 
 
+@dataclass(eq=False)
+class Entries:
+    """A dict whose keys are strings; nothing but ``get`` and items can be asked of it."""
+
+    entries: dict[str, Any]
+    born: int = 0
+
+
+@dataclass(frozen=True)
+class Above:
+    """``super()``: the attributes of an object that the classes after one have.
+
+    Attributes:
+        of: that class.
+        receiver: the object, or a class.
+    """
+
+    of: type
+    receiver: Any
+
+
 @dataclass(frozen=True)
 class Contract:
     """A function that is described, instead of executed. It takes the machine first.

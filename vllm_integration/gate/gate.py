@@ -110,8 +110,8 @@ def judged(sessions: Sessions, run: Run, progress: Callable[[int, int], None]) -
         if reads:
             report.reads = reads.result()
     if selection.is_all and not ends.ended:
-        proved = resting(sessions.unbounded(statements(profile)))
-        report.unbounded = unless_known(proved, {each.cause for each in applicable})
+        proofs = sessions.unbounded(statements(profile))
+        report.unbounded = resting(unless_known(proofs, {each.cause for each in applicable}))
         refuted = [each.evidence for each in report.unbounded if each.evidence is not None]
         for found in refuted:
             task, outcome = _refuting(found)

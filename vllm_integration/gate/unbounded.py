@@ -44,6 +44,7 @@ _STATEMENTS = (
     "mask sliding_window interval",
     "mask sliding_window eagle latest",
     "mask sliding_window latest",
+    "registration sliding_window",
     "coordinator full_attention eagle sliding_window eagle",
     "coordinator full_attention sliding_window eagle",
     "coordinator full_attention eagle sliding_window",
@@ -62,6 +63,8 @@ _STATEMENTS = (
     "mask chunked_local dense",
     "mask mamba dense",
     "mask mamba latest",
+    "registration full_attention",
+    "registration chunked_local",
     "coordinator full_attention eagle mamba",
     "coordinator full_attention mamba",
     "coordinator full_attention chunked_local",
@@ -96,8 +99,8 @@ class Unbounded:
     """One statement about a function of the target, for all lengths, and how it ended.
 
     Attributes:
-        name: what the statement is about: "lookup", "mask", "skipped" tokens, or the lookup of a
-            "coordinator", the kind or kinds of its groups, and the rest.
+        name: what the statement is about: "lookup", "mask", "registration", "skipped" tokens, or
+            the lookup of a "coordinator", the kind or kinds of its groups, and the rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
         outside: the causes of known divergences, outside of which it is proved, each with its exact
@@ -127,7 +130,7 @@ class Unbounded:
         what, *rest = self.name.split()
         if what == "coordinator":
             return f"common lookup of {' and '.join(map(_in_words, kinds_of(self.name)))}"
-        of = {"lookup": "lookup of", "mask": "mask of", "skipped": "tokens skipped by"}[what]
+        of = "tokens skipped by" if what == "skipped" else f"{what} of"
         kind, *rest = rest
         told = [" with EAGLE" if each == _EAGLE else f", {each} retention" for each in rest]
         return f"{of} {kind.replace('_', ' ')}{''.join(told)}"
@@ -157,8 +160,8 @@ def _in_words(kind: str) -> str:
 def resting(found: Sequence[Unbounded]) -> list[Unbounded]:
     """The same; what is proved counts only if what it rests on is proved, too.
 
-    Lookups rest on the hashes that they see, if the target makes them there, and coordinators on
-    the lookups.
+    Lookups rest on the hashes that they see, if the target makes them there, coordinators on the
+    lookups, and registration on the masks.
     """
     by_name = {each.name: each for each in found}
     for name in sorted(by_name, key=lambda name: name.startswith("coordinator")):
@@ -187,6 +190,8 @@ def _needed(name: str) -> Iterator[str]:
     """The statements that one rests on."""
     if name.startswith("lookup"):
         yield _HASHES
+    if name.startswith("registration"):
+        yield from (each for each in _STATEMENTS if each.startswith(f"mask {kinds_of(name)[0]} "))
     if name.startswith("coordinator"):
         for kind in kinds_of(name):
             yield f"lookup {kind.removesuffix(f'+{_EAGLE}')}"
@@ -237,7 +242,7 @@ def proved_in_words(found: Sequence[Unbounded], verbose: bool = False) -> list[s
     spared = f" ({len(but)} outside known divergences)" if but else ""
     lines = [
         f"proved for all lengths, sizes and cache contents: {len(proved)} of "
-        f"{count(found, 'statement')} about lookups, masks and skipped tokens{spared}"
+        f"{count(found, 'statement')} about lookups, masks, registration and skipped tokens{spared}"
     ]
     for each in but if verbose else ():
         lines += [f"  but for {each.describe()}: {told}" for told in each.outside.values()]

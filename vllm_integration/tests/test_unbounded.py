@@ -265,6 +265,14 @@ def test_what_is_proved_may_not_be_refuted_up_to_a_bound(
         check_agreement([proved], [refuted])
 
 
+def test_registration_is_proved_only_with_the_masks_that_it_asks_for() -> None:
+    name, masks = "registration chunked_local", "mask chunked_local dense"
+    proved = [Unbounded(each, Status.PROVED) for each in (masks, name)]
+    assert resting(proved) == proved
+    (alone,) = resting(proved[1:])
+    assert alone.status is Status.INCONCLUSIVE
+
+
 @pytest.mark.parametrize("missing", ["lookup mamba", "lookup full_attention eagle", "hashes"])
 def test_coordinator_is_proved_only_with_the_lookups_that_it_calls(missing: str) -> None:
     name = "coordinator full_attention eagle mamba"
@@ -283,8 +291,8 @@ def test_what_is_not_proved_is_said_with_the_reason() -> None:
         [Unbounded(WINDOW, Status.PROVED, outside={CAUSE: EXACTLY}), lambdas, absent], verbose=True
     )
     assert shown == [
-        "proved for all lengths, sizes and cache contents: 1 of 2 statements about lookups, masks "
-        "and skipped tokens (1 outside known divergences)",
+        "proved for all lengths, sizes and cache contents: 1 of 2 statements about lookups, masks, "
+        "registration and skipped tokens (1 outside known divergences)",
         f"  but for lookup of sliding window: {EXACTLY}",
         "  not proved for all lengths: lookup of mamba: Lambda (manager.py:7)",
     ]
@@ -299,6 +307,34 @@ def test_mask_that_forgets_a_late_block_is_refuted(broken_copy: Copy) -> None:
     found = settled(broken_copy("0.33.0", {old: new}), name)[name]
     assert found["status"] == Status.REFUTED, found["detail"]
     assert found["detail"].startswith("it fails that every reachable block is kept: ")
+
+
+REGISTRATIONS = {
+    "a block that is not full": (
+        "num_full_blocks = min(num_tokens, num_hashed_tokens) // self.block_size",
+        "num_full_blocks = -(-min(num_tokens, num_hashed_tokens) // self.block_size)",
+    ),
+    "the mask of other blocks": (
+        "            start_block=num_cached_blocks,\n            end_block=num_full_blocks,\n"
+        "            alignment_tokens=self.cache_hit",
+        "            start_block=0,\n            end_block=num_full_blocks,\n"
+        "            alignment_tokens=self.cache_hit",
+    ),
+    "blocks again": (
+        "        self.num_cached_block[request.request_id] = num_full_blocks\n",
+        "        self.num_cached_block[request.request_id] = num_full_blocks - 1\n",
+    ),
+}
+
+
+@pytest.mark.release
+@pytest.mark.long
+@pytest.mark.parametrize("fault", REGISTRATIONS)
+def test_registration_of_other_blocks_is_refuted(broken_copy: Copy, fault: str) -> None:
+    name = "registration sliding_window"
+    old, new = REGISTRATIONS[fault]
+    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
+    assert found["status"] == Status.REFUTED, found["detail"]
 
 
 @pytest.mark.release

@@ -1,0 +1,160 @@
+"""``cache_blocks`` of vLLM's managers, proved for all sizes and lengths."""
+
+from collections.abc import Iterator, Mapping
+from inspect import signature
+from types import FunctionType
+from typing import Any
+
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.failures import Predates
+from hitproof.proofs.unbounded.proving import Statement
+from hitproof.proofs.unbounded.registering import AnyRegistration
+from hitproof.proofs.unbounded.source import Unsupported
+from hitproof.proofs.unbounded.terms import Arithmetic
+from hitproof.proofs.unbounded.values import Record
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.adapter.inspection import (
+    arguments,
+    attribute,
+    parameters_of,
+    spelled,
+)
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker.settling import Departure, Settling, Shown, Trial
+
+_CACHE = "cache_blocks"
+_NAMES = {
+    "start_block": "start",
+    "num_cached_blocks": "start",
+    "end_block": "end",
+    "num_full_blocks": "end",
+    "alignment_tokens": "alignment",
+    "kv_cache_spec": "spec",
+    "use_eagle": "eagle",
+    "retention_interval": "interval",
+    "reachable_boundaries": "boundaries",
+    "num_prompt_tokens": "num_prompt_tokens",
+    "dcp_world_size": "ranks",
+}
+"""Parameters of masks, by what they are."""
+
+
+class Registering(Settling):
+    """Which blocks of a request the manager of a kind registers."""
+
+    def __init__(self, subject: VllmSubject, kind: GroupKind) -> None:
+        self._parts = parts = subject.parts
+        self._kind = kind
+        self._manager = parts.manager_class(kind)
+        self._function = attribute(self._manager, _CACHE)
+        mask = parts.find_mask(self._manager)
+        if mask is None:
+            raise Predates(f"{self._manager.__name__} has no mask")
+        self._mask: FunctionType = getattr(mask, "__func__", mask)
+        self._thins_out = "retention_interval" in parameters_of(self._function)
+
+    def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
+        """What holds of any request."""
+        del known
+        any_, parts = AnyRegistration(here), self._parts
+        spec = type(parts.spec(self._group(1, False, 2)))
+        of_spec = Record(spec, {"prefix_cacheable": True, "block_size": any_.block_size})
+        values = {
+            "request": any_.request(parts.requests.Request),
+            "num_tokens": any_.num_tokens,
+            "alignment_tokens": any_.alignment,
+            "retention_interval": any_.interval,
+            "replay_boundaries": (any_.replay,),
+        }
+        keywords = self._called(values)
+        pool = parts.pools.BlockPool
+        register = any_.register(self._function, keywords, self._manager, pool, of_spec)
+        looks_ahead = "num_hash_lookahead_tokens" in parameters_of(pool)
+        return Statement(
+            _call,
+            {"function": register},
+            () if looks_ahead else (any_.all_hashed,),
+            any_.conclusions,
+            sizes=any_.sizes,
+            contracts={self._mask: any_.mask(of_spec, self._read)},
+        )
+
+    def _read(self, *given: Any, **named: Any) -> Mapping[str, Any]:
+        """What a mask is called with."""
+        told = signature(self._mask).bind(*given, **named).arguments
+        _receiver, *others = told.items()
+        if unknown := [name for name, _ in others if name not in _NAMES]:
+            raise Unsupported(f"a mask with {', '.join(unknown)}")
+        return {_NAMES[name]: value for name, value in others}
+
+    def _called(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call."""
+        where = f"{self._manager.__name__}.{_CACHE}"
+        keywords = arguments(self._function, dict(values), where, given=("self",))
+        return spelled(self._function, keywords)
+
+    def _group(self, block_size: int, eagle: bool, limit: int) -> Group:
+        window = limit if self._kind is GroupKind.SLIDING_WINDOW else None
+        chunk = limit * block_size if self._kind is GroupKind.CHUNKED_LOCAL else None
+        return Group(self._kind, block_size, window, eagle and chunk is None, chunk)
+
+    def natively(self, trial: Trial) -> Iterator[Shown]:
+        """Blocks that a real manager registers other than its mask says, chunk after chunk."""
+        chance, parts = trial.chance, self._parts
+        for _ in range(trial.tries // 10):
+            size, bound = chance.randint(1, 3), chance.randint(1, 20)
+            eagle = chance.random() < 0.5
+            group = self._group(size, eagle, chance.randint(2, 9))
+            alignment = size * (1 if group.chunk else chance.randint(1, 4))
+            configuration = Configuration(1, bound, alignment, group, size)
+            pool = parts.pool(configuration)
+            manager = parts.manager(self._manager, configuration, pool)
+            request = parts.request(bound * size + size - 1, size)
+            blocks = pool.get_new_blocks(bound)
+            manager.req_to_blocks[request.request_id] = blocks
+            replay, due = (bound * size - 1) // alignment * alignment, [False] * bound
+            interval = chance.choice([None, 0, alignment]) if self._thins_out else None
+            of_call = {
+                "alignment_tokens": alignment,
+                "retention_interval": interval,
+                "replay_boundaries": (replay,),
+            }
+            of_mask = {
+                "alignment": alignment,
+                "spec": parts.spec(group),
+                "eagle": group.eagle,
+                "interval": interval,
+                "boundaries": [replay],
+                "num_prompt_tokens": request.num_prompt_tokens,
+                "ranks": 1,
+            }
+            before = 0
+            for end in sorted(chance.randint(0, bound * size) for _ in range(3)):
+                values = {"request": request, "num_tokens": end, **of_call}
+                told = f"{group}, alignment {alignment}, {end} tokens"
+                try:
+                    getattr(manager, _CACHE)(**self._called(values))
+                except Exception as error:
+                    yield Shown(f"{told}: raises {error!r}")
+                    break
+                if end // size > before:
+                    own = {**of_mask, "start": before, "end": end // size}
+                    due[before : end // size] = self._masked(manager, own)
+                    before = end // size
+                found = [block.block_hash is not None for block in blocks]
+                if found != due:
+                    yield Shown(f"{told}: blocks {found} are registered, not {due}")
+
+    def _masked(self, manager: Any, own: Mapping[str, Any]) -> list[bool]:
+        """What the real mask says of some blocks."""
+        keep = [True] * (own["end"] - own["start"])
+        of_instances = getattr(type(manager), self._mask.__name__) is self._mask
+        if of_instances and own["alignment"] == manager.block_size:  # it is not asked for
+            return keep
+        known = {name: own[of] for name, of in _NAMES.items()}
+        given = {name: known[name] for name in signature(self._mask).parameters if name in known}
+        return self._mask(manager if of_instances else type(manager), **given) or keep
+
+
+def _call(function: Any) -> Any:
+    return function()
