@@ -38,8 +38,6 @@ UNFIXED = {
     "its block is left",
     34: "lookups, masks and margins of all managers drop one block, and would have to drop several",
     45: "a patch removes a part: the state of a step in flight would have to be counted as well",
-    52: "a request that does without its hit, as the blocks do not suffice with it, loses the hit",
-    123: "the check builds the tier's coordinator without the groups that opt out, and cannot tell",
     126: "start-up can refuse such prompts, but histories do not tell it how long images are",
 }
 """Why a fault has no small patch that removes all of it."""

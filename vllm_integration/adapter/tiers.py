@@ -22,10 +22,12 @@ from hitproof.vllm_integration.adapter.inspection import (
     spelled,
 )
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
+from hitproof.vllm_integration.adapter.stand_ins import StandIn
 
 _MODULE = "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store.coordinator"
 _CLASS = "MooncakeStoreCoordinator"
 _INNER = "_find_hit_blocks"
+_MAKE = "from_kv_cache_config"  # since 0.32
 TIERS = "tiers"
 """The driver's name of the feature."""
 
@@ -51,9 +53,29 @@ def coordinator_class(parts: Parts) -> Any:
 
 
 def coordinator(parts: Parts, layout: Layout) -> Any:
-    """A real coordinator of the layout; as vLLM's callers do, without groups that opt out."""
+    """A real coordinator of the layout, made as vLLM's callers do.
+
+    Where they leave the groups out that opt out, it is made without these.
+    """
     made = coordinator_class(parts)
     with parts.configured(layout.groups, 0, None) as config:
+        if hasattr(made, _MAKE):
+            drops = StandIn("SpeculativeConfig", use_eagle_block_drop=lambda: True)
+            ranks = StandIn("ParallelConfig", decode_context_parallel_size=1)
+            return call(
+                getattr(made, _MAKE),
+                {
+                    "kv_cache_config": config,
+                    "vllm_config": StandIn(
+                        "VllmConfig",
+                        parallel_config=ranks,
+                        speculative_config=drops if layout.use_eagle else None,
+                    ),
+                    "scheduler_block_size": layout.alignment,
+                    "hash_block_size": layout.hash_block_size,
+                },
+                f"{_CLASS}.{_MAKE}",
+            )
         groups = config.kv_cache_groups
         return call(
             made,

@@ -2,14 +2,15 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.footprints import place_of
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import Entry, load
-from hitproof.conformance.ledger.records import choose, read
+from hitproof.conformance.ledger.records import Record, choose, read
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
@@ -107,12 +108,21 @@ def verify(
             profile,
             load(LEDGER),
             limits,
-            record=choose(read(LEDGER), RELEASE),
+            record=_with_refusals(choose(read(LEDGER), RELEASE), fixes),
             shows_known=False,
             wanted=wanted,
         )
         report = check(run, progress)
     return of_report(fixes, report)
+
+
+def _with_refusals(record: Record | None, fixes: Sequence[Fix]) -> Record | None:
+    """The record, as if start-up had always refused what these fixes say that it refuses."""
+    if record is None:
+        return None
+    causes = {fault.title for fix in fixes if fix.refuses for fault in fix.faults}
+    refused = {place_of(each.configuration) for each in load(LEDGER) if each.cause in causes}
+    return replace(record, refused=record.refused | refused)
 
 
 def of_report(fixes: Sequence[Fix], report: Report) -> Verified:
