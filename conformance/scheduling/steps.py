@@ -100,6 +100,8 @@ class StepRules:
         self._images = EncoderOutputs(deployment, engine, arrivals, batches)
         self._ends: dict[str, int] = {}
         self._furthest: dict[str, int] = {}
+        self._met: dict[str, list[int]] = {}
+        """What each had in common with what those before it had computed as it was admitted."""
         self._number = 0
         self._sampled: dict[str, int] = {}
         self._proposed: dict[str, int] = {}
@@ -150,7 +152,10 @@ class StepRules:
             self._ends.pop(name, None)
         self._images.forget(preempted)
         self._images.computed(plan)
-        for each in plan.scheduled:
+        for place, each in enumerate(plan.scheduled):
+            if each.whole:
+                ran_by = {one.request: one.start + one.num_tokens for one in plan.scheduled[:place]}
+                self._met[each.request] = self._in_common(each.request, ran_by)
             end = self._ends[each.request] = each.start + each.num_tokens
             self._furthest[each.request] = max(end, self._furthest.get(each.request, 0))
             samples = end >= now.known.get(each.request, end)
@@ -471,10 +476,8 @@ class StepRules:
         mine = self._arrivals[name].content + self._arrivals[name].output
         others = (each for other, each in self._arrivals.items() if other != name)
         shared = [common(mine, each.content + each.output) for each in others]
-        # Of what a request before it computes, there is a part.
-        shared += [
-            min(common(mine, self._arrivals[other].content), end) for other, end in ran_by.items()
-        ]
+        # Of what a request before it computes, there is a part, and was when it was admitted.
+        shared += [*self._in_common(name, ran_by), *self._met.get(name, ())]
         if (furthest := self._furthest.get(name, 0)) > start:  # of itself, before it started again
             shared.append(furthest)
         # What is left of a shared prefix may end on any block of it.
@@ -482,6 +485,14 @@ class StepRules:
         return any(
             each and end - near <= each and (in_part or each <= end + near) for each in shared
         )
+
+    def _in_common(self, name: str, ran_by: Mapping[str, int]) -> list[int]:
+        """What it has in common with each request of which so many tokens are computed."""
+        arrival = self._arrivals[name]
+        mine = arrival.content + arrival.output
+        return [
+            min(common(mine, self._arrivals[other].content), end) for other, end in ran_by.items()
+        ]
 
     def _waiting(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """Whether somebody waits for whom there is room."""

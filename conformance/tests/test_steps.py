@@ -90,6 +90,12 @@ NO_OTHERS = Pause(0, 1, finishes_running=True)
 SMALL = replace(STATES, max_num_batched_tokens=3)
 ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y": 4}}
 PARTLY = {"deployment": STATES, "known": {"e": 40}}
+MET = {
+    "deployment": replace(STATES, max_num_batched_tokens=40),
+    "before": ["e", "f"],
+    "known": {"e": 40, "f": 40},
+}
+GO_ON = [step("e", 12, 28), step("f", 4, 4)]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +119,8 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
             [RUN, [step("a", 16, 4)]],
             {"before": ["a", "b"], "after": ["a"], "known": BOTH, "free": (0, 9)},
         ),
+        # Where what another had computed of the same prompt ended, as it was admitted.
+        ([[step("e", 0, 12), step("f", 0, 4)], GO_ON], MET),
         # The last block of the budget; and nothing, since a block does not fit.
         ([[step("a", 0, 12)]], {"deployment": replace(STATES, max_num_batched_tokens=14)}),
         ([RUN, [step("a", 16, 16)], [step("a", 32, 4)]], {"deployment": STATES, "before": ["a"]}),
@@ -229,6 +237,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     ],
     "step-leaves-work(states=mamba, what=running)": [
         (ANEW, AGAIN),
+        ([[step("f", 0, 4), step("e", 0, 12)], GO_ON], MET),
         ([[]], {"deployment": SMALL, "before": ["a"], "after": ["a"]}),
         ([[step("e", 0, 4)]], PARTLY),
         ([[step("e", 0, 6)]], PARTLY | {"may_have_evicted": True}),
