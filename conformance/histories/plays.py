@@ -325,10 +325,10 @@ _OFFLOADS = _Some(8, 80, 500)
 _BESIDE_OFFLOADS = (
     "states",
     "windows, drafts",
-    "hits inside blocks",
+    "hits inside blocks, asked twice",
     "states, drafts",
     "windows, few blocks",
-    "hits inside blocks, drafts",
+    "hits inside blocks, draft head, asked twice",
     "block sizes, drafts",
     "windows and states, planned ahead, drafts",
     "windows, resets",

@@ -146,8 +146,8 @@ def _fine(made: Scenario) -> None:
     }
 
 
-def _drafts(made: Scenario) -> None:
-    method = made.any_of("eagle", "mtp", "mtp", "ngram", "draft_model", "eagle3")
+def _drafts(made: Scenario, *methods: str) -> None:
+    method = made.any_of(*methods or ("eagle", "mtp", "mtp", "ngram", "draft_model", "eagle3"))
     drafts = made.random.randint(1, 3)
     # vLLM refuses several modules that look further ahead than a block.
     several = method == "mtp" and drafts <= min(each.block_size for each in made.groups)
@@ -426,8 +426,9 @@ def _offloads(made: Scenario, how: str | None = None) -> None:
 
 def _in_chunks(made: Scenario) -> None:
     """Host memory in chunks, in which all that is computed has room."""
-    sizes = {each.block_size for each in made.groups}
-    chunk = made.any_of(1, 2, 2, 4) if len(sizes) == 1 else 1
+    sizes, chunk = {each.block_size for each in made.groups}, 1
+    if len(sizes) == 1 and "prefix_match_unit" not in made.deployed:  # parts of blocks are alone
+        chunk = made.any_of(1, 2, 2, 4)
     made.deployed["connector"] = Connector(
         offloads=2 + 16 * _LONGEST * len(made.groups),
         chunk=chunk,
@@ -452,6 +453,21 @@ def _asked_again(made: Scenario) -> None:
         prompt, output = prompt[: _LONGEST * made.size], made.new_tokens(made.random.randint(1, 6))
         made.requests[name] = Arrival(prompt, output, made.any_of(0, 0, 2), donor)
     made.each(0.5, lambda _: {"after_reset": True})
+
+
+def _asked_twice(made: Scenario) -> None:
+    """A prompt is asked for again, and again, when what was computed of it is in the tier alone.
+
+    The first time its end is computed anew, beside what is loaded, and stored.
+    """
+    donor = made.random.choice(list(made.requests))
+    prompt = made.requests[donor].prompt
+    for name in ("second", "third"):
+        prompt += made.new_tokens(made.any_of(0, 0, 1, made.size))
+        prompt = prompt[: _LONGEST * made.size]
+        output = made.new_tokens(made.random.randint(1, 4))
+        made.requests[name] = Arrival(prompt, output, 4, donor, after_reset=True)
+        donor = name
 
 
 def _host(made: Scenario) -> None:
@@ -575,6 +591,8 @@ FEATURES = (
 _NAMED = (
     Feature("store", lambda made: _offloads(made, "store")),
     Feature("in chunks", _in_chunks, _asked_again),
+    Feature("asked twice", ask=_asked_twice),
+    Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),
 )
 """Features that scenarios have only if their seed names them."""
 

@@ -7,7 +7,7 @@ to. Where blocks are copied in chunks, what is there when a request is looked up
 with what is local.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from hitproof.conformance.checks.tier_plays import due_chunks, left_out
 from hitproof.conformance.checks.tiers import longest_hit
@@ -34,6 +34,7 @@ from hitproof.conformance.scheduling.transfers import (
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Plan
 from hitproof.spec.claims import Divergence
+from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.spec.sharing import final_tokens
 
@@ -71,6 +72,8 @@ class Offloading(ConnectorTransfers):
                 engine.hash_block_size,
                 blocks_per_chunk=connector.chunk,
             )
+        fine = is_fine_grained(engine.groups, engine.hash_block_size)
+        self._fine = fine and connector.chunk == 1
         self._keys = KeyedContent(
             engine,
             requests,
@@ -143,11 +146,16 @@ class Offloading(ConnectorTransfers):
         self._over.update(result.loaded)
 
     def too_short(
-        self, plan: Plan, lengths: Mapping[str, int], stored: Cached
+        self,
+        plan: Plan,
+        lengths: Mapping[str, int],
+        stored: Cached,
+        due_hit: Callable[[str, int, Cached], int],
     ) -> Iterator[Violation]:
         """Lookups of this plan that serve less than what was ``stored`` when it was made.
 
-        ``lengths`` are the tokens of the requests.
+        ``lengths`` are the tokens of the requests. Where hits may end inside blocks, ``due_hit``
+        has the longest for a prompt and what is stored of it or local.
         """
         told, layout = plan.transfers, self._layout
         assert told is not None
@@ -162,6 +170,12 @@ class Offloading(ConnectorTransfers):
                 if all((g, self._naming.name(name, end)) in stored for g in looked_up.group_ids)
             }
             due = longest_hit(layout, lengths[name] - 1, answer.local, there)
+            if self._fine:
+                ends = _ends(self._engine.hash_block_size, answer.local)
+                names = [self._naming.name(name, end) for end in ends]
+                groups = range(len(self._engine.groups))
+                here = dict.fromkeys(((g, key) for g in groups for key in names), (-1,))
+                due = max(due, due_hit(name, len(self._arrivals[name].prompt), here | {**stored}))
             if answer.local + answer.more < due:
                 defect = Defect.of(Code.TIER_HIT_TOO_SHORT, tier=OFFLOADING)
                 yield Violation(

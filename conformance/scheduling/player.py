@@ -5,6 +5,7 @@ are in flight, and without new requests those in flight are drained. It is long,
 of a step comes together here; who judges it is elsewhere.
 """
 
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -77,7 +78,7 @@ class _Player:
         requests = {name: each.request for name, each in history.requests.items()}
         prefixes = Prefixes(requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
         self._scheduler, self._history, self._engine = scheduler, history, engine
-        self._names = Names(prefixes)
+        self._names, self._prefixes = Names(prefixes), prefixes
         self._judge = Judge(engine, requests, prefixes, policies)
         self._replayed = policies.replayed(engine)
         self._content = ContentModel(
@@ -136,8 +137,9 @@ class _Player:
         self._counted = Counter(dict.fromkeys(COUNTED, 0))
         self._counted_loads = Counter(self._counted)
         self._looked_up: set[str] = set()
-        self._stored: dict[str, int] = {}
-        """The longest hit of each request in what a store has when it arrives, in tokens."""
+        self._stored: dict[str, tuple[int, int]] = {}
+        """The longest hit of each request in what a store has when it arrives, and the longest
+        that no block past its last boundary confirms, in tokens."""
         self._emptied = 0
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
@@ -630,7 +632,12 @@ class _Player:
         self._learn(name)
         tokens = len(self._history.requests[name].prompt)
         stored = self._named(self._scheduler.pool().offloaded)
-        self._stored[name] = found = self._judge.due_hit(name, tokens, stored)
+        found = self._judge.due_hit(name, tokens, stored)
+        last = tokens - tokens % math.lcm(*(each.block_size for each in self._engine.groups))
+        unit = self._engine.hash_block_size
+        past = {self._prefixes.name(name, end) for end in range(last + unit, tokens + 1, unit)}
+        within = {key: ids for key, ids in stored.items() if key[1] not in past}
+        self._stored[name] = found, self._judge.due_hit(name, tokens, within)
         if self._is_transferring or self._in_flight:
             return
         donors = (
@@ -638,7 +645,7 @@ class _Player:
             for each in self._donors
             if self._arrived[each.name] >= self._emptied
             and self._ended[each.name] < self._step - 1
-            and (self.outcome.lives[each.name].hit or 0) <= self._stored.get(each.name, 0)
+            and (self.outcome.lives[each.name].hit or 0) <= self._stored.get(each.name, (0, 0))[0]
         )
         due = self._promised.due(name, donors)
         if due is not None and found < due.tokens:
@@ -658,11 +665,12 @@ class _Player:
     def _judge_served(self, plan: Plan) -> None:
         """A store serves each request the longest hit that it had when the request arrived."""
         for each in plan.scheduled:
-            due = self._stored.get(each.request, 0)
+            due, within = self._stored.get(each.request, (0, 0))
             if self.outcome.lives[each.request].hit is None and self._hit(each) < due:
+                past = "past-boundary" if self._hit(each) >= within else None
                 self._add(
                     violation(
-                        Defect(Code.TIER_HIT_TOO_SHORT),
+                        Defect.of(Code.TIER_HIT_TOO_SHORT, lookahead=past),
                         f"request {each.request} is served {due} tokens that are stored",
                         f"it starts after {self._hit(each)} tokens",
                     )
@@ -676,7 +684,8 @@ class _Player:
         for name in told.answers:
             self._learn(name)
         lengths = {name: self._num_tokens(name) for name in told.answers}
-        for each_wrong in self._transfers.too_short(plan, lengths, self._named(before.offloaded)):
+        stored, due_hit = self._named(before.offloaded), self._judge.due_hit
+        for each_wrong in self._transfers.too_short(plan, lengths, stored, due_hit):
             self._add(each_wrong)
 
     def _num_tokens(self, name: str) -> int:
@@ -781,8 +790,9 @@ class _Player:
         """Requests that were accepted get nowhere, and nothing more happens."""
         unfinished = self._scheduler.unfinished()
         deployment, images = self._history.deployment, self._images(unfinished)
-        # Only draft layers look ahead at images.
+        # Only draft layers look ahead at images, and drafts delay no load.
         tells = images is None or deployment.has_draft_head
+        tells = tells and not unfinished & self._scheduler.loading()
         parameters = {
             "drafts": about(deployment)["drafts"] if tells else None,
             "states": "mamba" if deployment.has_mamba else None,

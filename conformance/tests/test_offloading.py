@@ -15,6 +15,7 @@ from hitproof.conformance.histories.workloads import (
     SchedulerHistory,
 )
 from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.followers import Cached
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.offloading import Offloading
@@ -29,6 +30,7 @@ from hitproof.conformance.subject.schedulers import (
     Transfers,
 )
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.fine import HitGranularity
 
 SIZE = 4
 GROUP = Group(GroupKind.FULL_ATTENTION, SIZE)
@@ -37,21 +39,34 @@ PROMPT = tuple(range(1, 10))
 ARRIVALS = {"a": Arrival(PROMPT, (90,)), "b": Arrival(PROMPT, (91,))}
 PREFIXES = Prefixes({name: each.request for name, each in ARRIVALS.items()}, SIZE, 0)
 KEYS = {(0, PREFIXES.name("a", 4)): (5,), (0, PREFIXES.name("a", 8)): (6,)}
+TOO_SHORT = "tier-hit-too-short(tier=offloading)"
 STORED = HostCopy(0, (1, 2), (5, 6))
 LOADED = HostCopy(0, (7, 8), (5, 6), ("b",))
 
 
-def running(connector: Connector) -> tuple[ModelRunner, Offloading]:
+def running(
+    connector: Connector, engine: EngineConfiguration = ENGINE
+) -> tuple[ModelRunner, Offloading]:
     """A model runner, and the connector beside it."""
     requests = {name: each.request for name, each in ARRIVALS.items()}
-    judge = Judge(ENGINE, requests, PREFIXES, JudgedPolicies())
+    judge = Judge(engine, requests, PREFIXES, JudgedPolicies())
     content = ContentModel(
-        ENGINE, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
+        engine, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
     )
-    offloading = Offloading(ENGINE, connector, ARRIVALS, requests, content, PREFIXES)
-    deployment = Deployment((GROUP,), 20, 64, 64, connector=connector)
-    runner = ModelRunner(ENGINE, ARRIVALS, content, about(deployment), transfers=offloading)
+    offloading = Offloading(engine, connector, ARRIVALS, requests, content, PREFIXES)
+    deployment = Deployment(engine.groups, 20, 64, 64, connector=connector)
+    runner = ModelRunner(engine, ARRIVALS, content, about(deployment), transfers=offloading)
     return runner, offloading
+
+
+def short(offloading: Offloading, keys: Cached, answer: HostAnswer) -> list[str]:
+    """What is wrong with an answer to request b, where these keys are stored."""
+    engine, requests = offloading._engine, {name: each.request for name, each in ARRIVALS.items()}
+    fine = JudgedPolicies(granularity=HitGranularity.FINE)
+    judge = Judge(engine, requests, PREFIXES, fine)
+    plan = Plan((), transfers=Transfers({}, {}, answers={"b": answer}))
+    found = offloading.too_short(plan, {"b": 9}, keys, judge.due_hit)
+    return [str(each.signature.defect) for each in found]
 
 
 def seen(stored: HostCopy, loaded: HostCopy, delay: int = 0) -> tuple[set[Code], set[Code]]:
@@ -159,7 +174,7 @@ def test_what_is_given_up_is_copied_first(flushed: frozenset[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "answer", "short"),
+    ("stored", "answer", "is_short"),
     [
         ({4, 8}, HostAnswer(0, 8), False),
         ({4, 8}, HostAnswer(0, 4), True),
@@ -170,15 +185,31 @@ def test_what_is_given_up_is_copied_first(flushed: frozenset[int]) -> None:
     ],
 )
 def test_what_is_stored_or_local_is_served(
-    stored: set[int], answer: HostAnswer, short: bool
+    stored: set[int], answer: HostAnswer, is_short: bool
 ) -> None:
     _, offloading = running(Connector(offloads=9, chunk=1))
-    plan = Plan((), transfers=Transfers({}, {}, answers={"b": answer}))
     keys: dict[tuple[int, str], tuple[int, ...]] = {
         (0, PREFIXES.name("a", end)): (end,) for end in stored
     }
-    found = [each.signature.code for each in offloading.too_short(plan, {"b": 9}, keys)]
-    assert found == [Code.TIER_HIT_TOO_SHORT] * short
+    assert short(offloading, keys, answer) == [TOO_SHORT] * is_short
+
+
+@pytest.mark.parametrize(
+    ("stored", "answer", "is_short"),
+    [
+        ({0, 1}, HostAnswer(0, 4), False),
+        ({0, 1}, HostAnswer(0, 0), True),
+        ({0}, HostAnswer(0, 0), False),
+        ({1}, HostAnswer(0, 0), False),
+    ],
+)
+def test_the_end_of_a_prompt_inside_a_block_is_served(
+    stored: set[int], answer: HostAnswer, is_short: bool
+) -> None:
+    groups = (Group(GroupKind.FULL_ATTENTION, 8), Group(GroupKind.MAMBA, 8))
+    _, offloading = running(Connector(offloads=9, chunk=1), replace(ENGINE, groups=groups))
+    keys = {(group, PREFIXES.name("a", 4)): (group,) for group in stored}
+    assert short(offloading, keys, answer) == [TOO_SHORT] * is_short
 
 
 @pytest.mark.parametrize(
