@@ -89,7 +89,7 @@ class _Values:
         self, keys: Sequence[str], addrs: Sequence[Sequence[int]], *_: Any
     ) -> list[int]:
         """Keep values."""
-        for key, _ in zip(keys, addrs, strict=True):
+        for key, _buffers in zip(keys, addrs, strict=True):
             self.places.setdefault(key, len(self.places) + 1)
         return self._copy(keys, addrs)
 
