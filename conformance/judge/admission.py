@@ -7,6 +7,7 @@ ends. And none needs fewer, for a whole request, than what its last token reads.
 """
 
 import math
+from collections.abc import Container
 
 from hitproof.conformance.histories.generator import most_blocks
 from hitproof.conformance.histories.schema import EngineConfiguration
@@ -55,24 +56,26 @@ def most_needed(
 
 
 def hits_fresh_block(
-    engine: EngineConfiguration, hit: Hit, at_start: Observation, seen: Observation
+    engine: EngineConfiguration,
+    hit: Hit,
+    at_start: Observation,
+    seen: Observation,
+    handed_out: Container[int],
 ) -> bool:
     """Whether the last block of some table of a hit is copied, and got its key in this step.
 
     States are copied, and blocks that are hit in part, before the step computes anything.
     ``at_start`` is the observation at the start of the step. It may be another block's key, too,
-    or the same key as before, where the block was evicted and computed again.
+    or the same key as before, where the block was evicted, handed out in this step, and computed
+    again.
     """
-    held = {block for tables in at_start.tables.values() for table in tables for block in table}
-    taken = {b for tables in seen.tables.values() for table in tables for b in table} - held
-
     last = {
         (index, table[-1])
         for index, (group, table) in enumerate(zip(engine.groups, hit.tables, strict=True))
         if table and (group.kind is GroupKind.MAMBA or hit.length % group.block_size)
     }
     return bool(last) and any(
-        (key[0], block) in last and (block in taken or ids != at_start.cached.get(key))
+        (key[0], block) in last and (block in handed_out or ids != at_start.cached.get(key))
         for key, ids in seen.cached.items()
         for block in ids
     )

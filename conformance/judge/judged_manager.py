@@ -100,6 +100,7 @@ class JudgedManager:
         # A block that fills up may be registered anew, for more of its tokens.
         self._rewrites_keys = self._fine or engine.mamba_checkpoint_alignment is not None
         self._at_start = self._named.seen
+        self._handed_out: set[int] = set()  # in this step
         self._offered = OfferedStates(
             engine, prefixes, self._content.keys.hold_in_step, self._content.keys.is_judged
         )
@@ -219,6 +220,7 @@ class JudgedManager:
             actual = f"{len(seen.free_queue)} blocks are free"
             self._add_wrong(call, Code.RESERVED_BLOCKS_TAKEN, due, actual)
         tables = self._tables(seen, name)
+        self._handed_out.update(*new)
         if manager := self._named.zeroing:
             zeroed = self._ask(call, lambda _: manager.take_new_block_ids(), name)
             if zeroed is not None:
@@ -340,6 +342,7 @@ class JudgedManager:
                 for wrong in self._offered.judge(offered, self._named.seen):
                     self._add_wrong(call, *wrong)
         self._at_start = self._named.seen
+        self._handed_out.clear()
         self._content.new_step_starts()
         self._ask("new_step_starts", lambda manager: manager.new_step_starts())
 
@@ -454,7 +457,7 @@ class JudgedManager:
             computed = allocation.hit.length + allocation.num_external_computed_tokens
         held, num_tokens = self._tables(before, name), self._num_tokens[name]
         waits = allocation.hit is not None and hits_fresh_block(
-            self._engine, allocation.hit, self._at_start, before
+            self._engine, allocation.hit, self._at_start, before, self._handed_out
         )
         end = computed + allocation.num_new_tokens
         # Slots for drafts to come are not those of the whole request.

@@ -73,9 +73,9 @@ class Registrations:
         self._touched: dict[str, None] = {}
         self._fine = fine
         # Promised entries inside blocks, by request, group and who is promised: the names of those
-        # that were registered, until they may be given up; and those that were found missing.
+        # that were registered, until they may be given up; and those that are judged no more.
         self._kept: dict[tuple[str, int, str], list[Name]] = {}
-        self._missing: set[tuple[str, int, str]] = set()
+        self._judged: set[tuple[str, int, str]] = set()
         self._used: set[int] = set()
         self._nothing_evicted = True
 
@@ -127,7 +127,7 @@ class Registrations:
         shared = self._shared.get(request, NOTHING_SHARED)
         for who, ends in promises.entries_inside(request, index, shared).items():
             place = request, index, who
-            if place in self._kept or place in self._missing:
+            if place in self._kept or place in self._judged:
                 continue
             if life.hit >= ends.start or life.computed < ends.start:
                 continue
@@ -141,7 +141,7 @@ class Registrations:
             if who != "junction":
                 reach = promises.tail(request) + promises.reach_tokens
             if (index, who) in life.inside and life.computed >= reach:
-                self._missing.add(place)
+                self._judged.add(place)
                 yield self._judge.left_out_inside(request, index, who, ends, given_up=False)
 
     def _judge_waste(self, request: str, index: int, seen: Observation) -> Iterator[Violation]:
@@ -178,6 +178,7 @@ class Registrations:
         self._used |= {block for ids in seen.cached.values() for block in ids}
         self._used.update(seen.held_outside)
         if not self._nothing_evicted or self._used.issuperset(seen.free_queue):
+            self._judged.update(self._kept)
             self._kept.clear()
             self._nothing_evicted = False
             return
@@ -185,7 +186,7 @@ class Registrations:
             request, index, who = place
             if not any((index, name) in seen.cached for name in names):
                 del self._kept[place]
-                self._missing.add(place)
+                self._judged.add(place)
                 ends = [self._prefixes.end(name) or 0 for name in names]
                 yield self._judge.left_out_inside(request, index, who, ends, given_up=True)
 

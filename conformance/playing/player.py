@@ -475,7 +475,8 @@ class Player:
             return f"{SKIPPED}: a load fails in part with one full-attention group only"
         request.state = _State.WAITING
         if right is not None:
-            request.num_computed_tokens = min(request.num_computed_tokens, right)
+            hit = self.hits[name].length if right else 0  # a load does not invalidate it
+            request.num_computed_tokens = min(request.num_computed_tokens, max(right, hit))
             self._report(name)
         if request.num_computed_tokens:
             self.manager.cache_blocks(name, request.num_computed_tokens)

@@ -94,13 +94,13 @@ class HostTiers:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether all that was computed is there: nothing on its way to the host, or given up.
+        """Whether the host gives nothing up that it has.
 
         Where a load ends inside a page, what follows is not promised to get to the host.
         """
         each = 1 + len(self._layers) * (1 + self._host.hot_blocks)
         few = self._handed_out < min(self._host.num_blocks, self._num_blocks // each) - 1
-        return few and not self.is_busy and not self._host.loads
+        return few and not self._host.loads
 
     def _sign(self, group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
         del group

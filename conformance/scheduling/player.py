@@ -559,6 +559,8 @@ class _Player:
             return
         # Who was planned while a grammar waited for tokens is judged only now.
         self._learn_all()
+        if self._names.ambiguous:
+            return  # their events name one block, or copies of it
         pools = {ON_DEVICE: self._named(pool.cached)}
         if pool.host is not None:
             pools[ON_HOST] = self._named({(0, key): ids for key, ids in pool.host.cached.items()})
@@ -589,7 +591,7 @@ class _Player:
         if self._transfers is not None:
             self._judge_served(plan)  # of all else, what is loaded, and when, decides what is found
             return
-        if self._tiers is not None and not self._tiers.keeps_all:
+        if self._tiers is not None and (self._is_copying or not self._tiers.keeps_all):
             return
         taken = self._allocated
         for each in plan.scheduled:

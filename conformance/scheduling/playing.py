@@ -43,9 +43,10 @@ def play(
         return SchedulerOutcome(refused=str(refused), findings=refusal(history, str(refused)))
     for found in outcome.findings:
         if found.signature.code is Code.REQUEST_NEVER_FINISHES:
-            # Who has nothing left to do lacks no blocks.
-            rests = ("way", Standstill.REST) in found.signature.defect.parameters
-            if not rests and _ends_with_room(history, subject):
+            # Who has nothing left to do lacks no blocks, nor who needs a larger step.
+            told = dict(found.signature.defect.parameters)
+            lacks_blocks = told["way"] != Standstill.REST and "at_once" not in told
+            if lacks_blocks and _ends_with_room(history, subject):
                 _name(found, way="room")
         elif found.signature.code is Code.PROMISED_HIT_MISSED and found.violation.expected:
             _name(found, by=_lost_by(history, subject, policies, outcome, found))
@@ -98,7 +99,15 @@ def _lost_by(
         except StartupRefused:
             return part
         hit = again.lives[due.request].hit
-        return "retention" if hit is not None and hit >= due.tokens else part
+        if hit is not None and hit >= due.tokens:
+            return "retention"
+        # Where the lookup does not find it either, the dense mask has kept it.
+        kept = (
+            dict(found.signature.defect.parameters)["by"] == "lookup"
+            for found in again.findings
+            if found.violation.expected == due
+        )
+        return "retention" if any(kept) else part
     return part
 
 

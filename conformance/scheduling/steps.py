@@ -582,13 +582,16 @@ class StepRules:
     def _admitted(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """Nobody is admitted before one that comes first, unless that one lacks an image.
 
-        Where prefixes are loaded, who holds blocks for that comes first. So does a session that
-        goes on.
+        Without priorities, who gave way comes before all that wait, also before one that lacked an
+        image when it was admitted first. Where prefixes are loaded, who holds blocks for that comes
+        first. So does a session that goes on.
         """
         if not self._in_turn or self._lookahead > 1 or self._deployment.loads:
             return
         turn = self._turn(now)
         admitted = [n for n in now.after if n not in now.before and n not in self._going_on]
+        if self._deployment.policy == "fcfs":
+            admitted = [name for name in admitted if name not in self._gave_way]
         waiting = [n for n in now.known if n not in now.after and n not in self._going_on]
         if self._restarted:  # among them and those that have waited for long there is no order
             self._restarted &= {*waiting}

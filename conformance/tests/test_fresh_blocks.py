@@ -19,16 +19,19 @@ START = Observation({}, {}, {(0, "a"): (1,)}, (), 0, 0.0, None, None, {})
 
 
 @pytest.mark.parametrize(
-    ("length", "key", "waits"),
+    ("length", "key", "handed_out", "waits"),
     [
-        (6, (0, "b"), True),  # a block that is hit in part and got its key in this step
-        (8, (0, "b"), False),  # all of it is read where it is
-        (6, (0, "a"), False),  # its key is as old as the step
-        (8, (1, "b"), True),  # a state
+        (6, (0, "b"), (), True),  # a block that is hit in part and got its key in this step
+        (8, (0, "b"), (), False),  # all of it is read where it is
+        (6, (0, "a"), (), False),  # its key is as old as the step
+        (6, (0, "a"), (1,), True),  # it was evicted, and computed again by one that has ended
+        (8, (1, "b"), (), True),  # a state
     ],
 )
-def test_what_is_copied_may_wait(length: int, key: tuple[int, str], waits: bool) -> None:
+def test_what_is_copied_may_wait(
+    length: int, key: tuple[int, str], handed_out: tuple[int, ...], waits: bool
+) -> None:
     block = START.cached.get(key, (2,))[0]
     tables = ((3, block), ()) if key[0] == 0 else ((), (0, block))
     now = replace(START, cached={**START.cached, key: (block,)})
-    assert hits_fresh_block(ENGINE, Hit(length, tables), START, now) == waits
+    assert hits_fresh_block(ENGINE, Hit(length, tables), START, now, handed_out) == waits
