@@ -51,6 +51,8 @@ def test_results_are_counted_by_what_bugs_has(
     assert "3 of 4" in campaigns.figures()
 
 
-def test_what_is_on_record_is_told() -> None:
-    assert campaigns.run()["new"]
-    assert all(name.split(": ")[-1] in campaigns.findings() for name, _ in campaigns.run()["new"])
+def test_all_that_is_on_record_was_read() -> None:
+    names = [name for name, _ in campaigns.run()["new"]]
+    assert names
+    assert {*names} <= campaigns.read().keys()
+    assert all(f"| {campaigns.read()[name]} |" in campaigns.findings() for name in names)
