@@ -17,7 +17,7 @@ from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
-from hitproof.vllm_integration.fixes.fixes import RELEASE, all_fixes
+from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, all_fixes
 from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.reports.survey import FIXED, grouped
 from hitproof.vllm_integration.survey.faults import Fault, load
@@ -28,19 +28,6 @@ COMMAND = (
     "simulate", "system-prompts", "--requests", "8", "--tokens", "4096", "--eagle",
     "--retention", "dense", "--retention", "latest",
 )  # fmt: skip
-
-
-UNFIXED = {
-    12: "a patch removes a part: its codes also show where a boundary that is too low is kept, "
-    "which is a choice",
-    23: "the hash of a block would have to cover the next token, as it does without a KV connector",
-    30: "a patch removes a part: with several MTP modules a hash becomes known several steps after "
-    "its block is left",
-    34: "lookups, masks and margins of all managers drop one block, and would have to drop several",
-    45: "a patch removes a part: the state of a step in flight would have to be counted as well",
-    126: "start-up can refuse such prompts, but histories do not tell it how long images are",
-}
-"""Why a fault has no small patch that removes all of it."""
 
 
 @cache

@@ -19,10 +19,10 @@ from hitproof.vllm_integration.commands.running import (
     show_document,
     wanted_profile,
 )
-from hitproof.vllm_integration.fixes.fixes import RELEASE, FixError, named
+from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, named
 from hitproof.vllm_integration.fixes.trees import apply as apply_fixes
 from hitproof.vllm_integration.fixes.trees import copied, require_clean
-from hitproof.vllm_integration.fixes.verifying import Verified, name_of, near
+from hitproof.vllm_integration.fixes.verifying import Verified, name_of, near, pairs
 from hitproof.vllm_integration.fixes.verifying import verify as verify_fixes
 from hitproof.vllm_integration.gate.selection import EVERYTHING
 from hitproof.vllm_integration.reports import fixes as rendering
@@ -125,8 +125,8 @@ def verify(
 ) -> None:
     """Check that each fix removes its fault and adds nothing, alone and all together.
 
-    Alone, a fix is checked in the configurations and histories with which the ledger shows its
-    faults; together, all of the profile is checked.
+    Alone, and beside each that changes the same function, a fix is checked in the configurations
+    and histories with which the ledger shows its faults; together, all of the profile is checked.
 
     The exit code is 0 if so, 1 if a divergence of the fault is left or another one is new, and 3
     if something could not be judged.
@@ -136,8 +136,10 @@ def verify(
         fixes = named(numbers or ())
         original = resolve(RELEASE, announce=announce).root
         assert original is not None
-        alone = [] if together or len(fixes) == 1 else [(fix,) for fix in fixes]
-        for some in [*alone, fixes]:
+        fewer: list[tuple[Fix, ...]] = []
+        if not together and len(fixes) > 1:
+            fewer = [*((fix,) for fix in fixes), *pairs(original, fixes)]
+        for some in [*fewer, fixes]:
             wanted = EVERYTHING if fully or some is fixes else near(some)
             with progress(f"judging vLLM {RELEASE} with {name_of(some)}") as done:
                 each = verify_fixes(original, some, profile, limits, done, wanted)

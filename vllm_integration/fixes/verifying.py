@@ -1,8 +1,10 @@
 """What a check says of the release with some fixes: what is gone, what is left, and what is new."""
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 from hitproof.conformance.findings.findings import Finding
@@ -21,6 +23,7 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import EVERYTHING, Selection, Wanted
 from hitproof.vllm_integration.sandbox.driver import Limits
+from hitproof.vllm_integration.targets.changed import changed_functions
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -85,6 +88,28 @@ def places(entries: Iterable[Entry]) -> Wanted:
     found = dict.fromkeys(entry.configuration for entry in entries)
     names = (each.name if isinstance(each, Play) else each.describe() for each in found)
     return Wanted(Selection(configurations=tuple(names)))
+
+
+def pairs(release: Path, fixes: Sequence[Fix]) -> list[tuple[Fix, Fix]]:
+    """The fixes that change the same function of the ``release``, two by two."""
+    changed = {fix.number: _changed(release, fix) for fix in fixes}
+    return [
+        (one, other)
+        for one, other in combinations(fixes, 2)
+        if changed[one.number] & changed[other.number]
+    ]
+
+
+def _changed(release: Path, fix: Fix) -> set[tuple[str, str]]:
+    """The module and the name of each function that a fix changes."""
+    with tempfile.TemporaryDirectory(prefix="hitproof-fixes-") as place:
+        base, head = Path(place) / "base", Path(place) / "head"
+        for root in (base, head):
+            for path in fix.paths:
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(release / path, root / path)
+        apply(head, [fix])
+        return {*changed_functions(base, head).names}
 
 
 def verify(

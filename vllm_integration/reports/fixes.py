@@ -9,10 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
-from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix
+from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, Fix
 from hitproof.vllm_integration.fixes.verifying import Verified
+from hitproof.vllm_integration.survey import faults
+from hitproof.vllm_integration.survey.faults import Fault
 from hitproof.vllm_integration.survey.survey import Release, seen_in, span
 from hitproof.vllm_integration.templates import templates
 
@@ -114,10 +117,26 @@ def print_verified(each: Verified, console: Console) -> None:
 
 
 def print_remaining(each: Verified, console: Console) -> None:
-    """What the release still has with these fixes."""
+    """What the release still has with these fixes, and why it stays."""
     total = sum(each.remaining.values())
     known = count(total, "known divergence"), count(each.remaining, "cause")
-    told = f"with {each.name}, {RELEASE} still has {' of '.join(known)}:"
+    told = f"with {each.name}, {RELEASE} still has {' of '.join(known)}"
     console.print(escape(told))
-    for cause, number in sorted(each.remaining.items(), key=lambda item: (-item[1], item[0])):
-        console.print(escape(f"  {number:>3} {cause}"))
+    left = [fault for fault in faults.load() if fault.title in each.remaining]
+    for status in (CauseStatus.CHOICE, CauseStatus.LIMIT, CauseStatus.FAULT):
+        of_status = [fault for fault in left if fault.status is status]
+        console.print(f"{status.counted(of_status)}:")
+        for fault in of_status:
+            number, why = each.remaining[fault.title], escape(_why(fault, each))
+            console.print(f"  {number:>3} {fault.number}. {escape(fault.title)}{why}")
+
+
+def _why(fault: Fault, each: Verified) -> str:
+    """Why a fault is still there."""
+    if fault.evidence:
+        said = fault.evidence[0]
+        return f" ({said.file}:{said.line} of {said.release})"
+    if fault in (known for fix in each.fixes for known in fix.faults):
+        return ": the fix does not touch the copy of the code in a tier"
+    why = UNFIXED.get(fault.number)
+    return f": {why}" if why else ""

@@ -12,25 +12,34 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.plays import Play
-from hitproof.conformance.ledger.ledger import CauseStatus, Judgement
+from hitproof.conformance.ledger.ledger import CauseStatus, Judgement, load
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration import cli
-from hitproof.vllm_integration.bundled import SURVEY
-from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, all_fixes, named
+from hitproof.vllm_integration.bundled import LEDGER, SURVEY
+from hitproof.vllm_integration.fixes.fixes import (
+    RELEASE,
+    UNFIXED,
+    Fix,
+    FixError,
+    all_fixes,
+    named,
+)
 from hitproof.vllm_integration.fixes.trees import apply, linked
-from hitproof.vllm_integration.fixes.verifying import Verified, near, of_report, verify
+from hitproof.vllm_integration.fixes.verifying import Verified, near, of_report, pairs, verify
 from hitproof.vllm_integration.gate.obligations import tasks
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import EVERYTHING, Wanted
-from hitproof.vllm_integration.reports.fixes import shown, upstream
+from hitproof.vllm_integration.reports.fixes import print_remaining, shown, upstream
+from hitproof.vllm_integration.survey.faults import load as load_faults
 from hitproof.vllm_integration.survey.survey import read as read_survey
 from hitproof.vllm_integration.tests.conftest import limits, release
 from hitproof.vllm_integration.tests.reports import (
@@ -296,15 +305,39 @@ def test_verify_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = [fix.number for fix in FIXES[:2]]
     result = fixes("verify", *numbers)
     assert result.exit_code == 1
-    first, left, second, both, rest = result.output.splitlines()
+    first, left, second, both, rest, *kept = result.output.splitlines()
     assert first.startswith(f"fix {numbers[0]}: diverges; {len(ONE.entries) - 1} of ")
     assert left == f"  left: {ONE.entries[0].signature.headline}"
     assert second.startswith(f"fix {numbers[1]}: conforms; ")
     assert both.startswith(f"2 fixes ({numbers[0]}, {numbers[1]}): conforms; ")
-    assert rest.endswith("0.33.0 still has 0 known divergences of 0 causes:")
+    assert rest.endswith("0.33.0 still has 0 known divergences of 0 causes")
+    assert kept == ["0 upstream choices:", "0 limits of the design:", "0 faults:"]
     assert fixes("verify", *numbers, "--together").exit_code == 0
     described = json.loads(fixes("verify", numbers[0], "--format", "json").output)
     assert [each["verdict"] for each in described] == ["diverges"]
+
+
+def test_what_is_left_is_said_with_a_reference_or_a_reason() -> None:
+    """A choice names what says so, a fault why it has no fix, if there is a reason."""
+    known = [entry for entry in load(LEDGER) if entry.applies_to(RELEASE)]
+    fixed = {entry for fix in FIXES for entry in fix.entries}
+    kept = {entry.cause: 1 for entry in known if entry not in fixed}
+    console = Console(width=300)
+    with console.capture() as printed:
+        print_remaining(Verified(FIXES, (), (), (), (), kept, (), ()), console)
+    _, *lines = printed.get().splitlines()
+    assert len([line for line in lines if not line.startswith(" ")]) == len(CauseStatus)
+    for fault in load_faults():
+        if fault.title in kept:
+            (line,) = (line for line in lines if f" {fault.number}. " in line)
+            assert line.endswith(f" of {RELEASE})") == (fault.status is not CauseStatus.FAULT)
+            assert UNFIXED.get(fault.number, "") in line
+
+
+@pytest.mark.release
+def test_pairs_change_the_same_function() -> None:
+    found = pairs(release(RELEASE), named([6, 9, 43, 61, 73]))
+    assert [(one.number, other.number) for one, other in found] == [(9, 43), (61, 73)]
 
 
 @pytest.mark.parametrize("fix", FIXES, ids=IDS)
