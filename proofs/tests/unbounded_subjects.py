@@ -176,6 +176,7 @@ def of_base(x: int, y: int) -> int:
 
 def starred(x: int, y: int) -> int:
     numbers = [*(x, y), 3, *[y]]
+    del x
     return numbers[0] - numbers[1] * numbers[2] + numbers[3]
 
 

@@ -20,6 +20,8 @@ from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge
 from hitproof.proofs.unbounded.values import (
     Block,
+    Entries,
+    Filled,
     Items,
     Listing,
     Marks,
@@ -163,7 +165,7 @@ class Arrival:
     def execute(self, head: "Head", back: Callable[[], None]) -> None:
         """Go through the loop, with ``back`` after each iteration that is not the last."""
         values = (leaf.value for leaf in head.leaves.values())
-        listings = {id(each) for each in values if isinstance(each, (Listing, Marks))}
+        listings = {id(each) for each in values if isinstance(each, (Listing, Filled, Marks))}
         self.machine.active.append((listings, self.machine.tick()))
         try:
             while goes_on := self._goes_on():
@@ -836,6 +838,14 @@ def _below(
         seen.add(id(value))
         for name, each in value.attributes.items():
             yield from _below((*place, name), each, _fixed, seen)
+    elif isinstance(value, Entries):
+        seen.add(id(value))
+        for name, each in value.entries.items():
+            yield from _below((*place, name), each, _fixed, seen)
+    elif isinstance(value, Filled):
+        seen.add(id(value))
+        for name in ("low", "high"):
+            yield (*place, name), _Leaf(getattr(value, name), partial(setattr, value, name))
     elif isinstance(value, Listing):
         seen.add(id(value))
         if value.items is not None:

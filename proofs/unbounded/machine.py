@@ -28,6 +28,7 @@ from hitproof.proofs.unbounded.values import (
     Broken,
     Contract,
     Entries,
+    Filled,
     Items,
     Key,
     Listing,
@@ -35,7 +36,9 @@ from hitproof.proofs.unbounded.values import (
     Raised,
     Record,
     Unknown,
+    equal,
     is_number,
+    is_same,
     is_truth,
     type_of,
 )
@@ -333,6 +336,9 @@ class Machine:
 
     def _do_delete(self, node: ast.Delete, frame: Frame) -> None:
         for target in node.targets:
+            if isinstance(target, ast.Name) and target.id in frame.variables:
+                del frame.variables[target.id]
+                continue
             if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Slice):
                 raise Unsupported("a deletion of what is no slice")
             of, part = self.value(target.value, frame), target.slice
@@ -664,10 +670,16 @@ class Machine:
         if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Marks):
             found = right.members[self._marked(right, left)]
             return found if isinstance(op, ast.In) else self.arithmetic.not_(found)
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Entries):
+            has = self._key(left) in right.entries
+            return has if isinstance(op, ast.In) else not has
         compare = _COMPARISONS.get(type(op))
         if compare is None:
             raise Unsupported(f"the operator {type(op).__name__}")
         if isinstance(op, (ast.Eq, ast.NotEq)):
+            if isinstance(left, Block) and isinstance(right, Block):
+                same = equal(self.arithmetic, left, right)
+                return same if isinstance(op, ast.Eq) else self.arithmetic.not_(same)
             # None and texts are equal to nothing else.
             kinds = [each is None or isinstance(each, str) for each in (left, right)]
             if any(kinds) and all(
@@ -719,6 +731,11 @@ class Machine:
             return known[place]
         if isinstance(of, Items):
             return of.at(self._place(of.length, place))
+        if isinstance(of, Filled):
+            place = self._place(of.original.length, place)
+            if self.decide(of.low <= place) and self.decide(place < of.high):
+                return of.item
+            return of.original.at(place)
         raise Unsupported(f"an item of {of!r:.60}")
 
     def _place(self, length: Term, place: Term) -> Term:
@@ -818,7 +835,7 @@ class Machine:
         of.same = None
         return of
 
-    def _check_held(self, of: "Listing | Marks") -> None:
+    def _check_held(self, of: "Listing | Filled | Marks") -> None:
         for known, began in self.active:
             if id(of) not in known and of.born < began:
                 raise Unsupported("a change of what no variable holds")
@@ -902,6 +919,9 @@ class Machine:
                 raise Unsupported("a change of a dict in a loop")
             of.entries[self._key(place)] = item
             return
+        if isinstance(of, Filled):
+            self._fill(of, self._place(of.original.length, self._number(place)), item)
+            return
         of, place = self._changing(of), self._number(place)
         if of.items is not None and isinstance(place, int):
             if not -len(of.items) <= place < len(of.items):
@@ -912,6 +932,17 @@ class Machine:
         place = self._place(of.length, place)
         if self.decide(self.arithmetic.position == place):
             of.cell = item
+
+    def _fill(self, of: Filled, place: Term, item: Any) -> None:
+        self._check_held(of)
+        if not is_same(item, of.item):
+            raise Unsupported("another item than the one that is put first")
+        if self.decide(place == of.low - 1):
+            of.low = place
+        elif self.decide(of.low == of.high):
+            of.low, of.high = place, place + 1
+        else:
+            raise Unsupported("items that are not put one after the other")
 
     def _shorten(self, of: Any, start: Any) -> None:
         of, start = self._changing(of), self._number(start)
@@ -1021,6 +1052,8 @@ def _range(machine: Machine, *bounds: Any) -> Items:
 
 
 def _len(machine: Machine, of: Any) -> Term:
+    if isinstance(of, Filled):
+        return of.original.length
     if isinstance(of, Listing):
         return of.size()
     if isinstance(of, tuple):

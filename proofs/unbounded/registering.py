@@ -37,12 +37,13 @@ class AnyRegistration:
         before: how many of its blocks were registered, or left out, before.
         hashes: the hashes of the request.
         eagle: whether the group drops a block.
-        replay, junction: boundaries that are promised, in tokens; the second is 0 for none.
+        replay, junction: boundaries that are promised, in tokens; the second is 0 for none. Unless
+            it is told, the first is that of the prompt without its last token.
         interval: the retention interval; nothing is known of it.
         sizes: the unknowns, by name.
     """
 
-    def __init__(self, here: Arithmetic) -> None:
+    def __init__(self, here: Arithmetic, told_replay: bool = True) -> None:
         self.here = here
         self.hash_block_size: Term = here.atom("hash_block_size", 1)
         self.block_size: Term = here.atom("hashes_in_block", 1) * self.hash_block_size
@@ -53,9 +54,9 @@ class AnyRegistration:
         self.hashes = Items(num_hashes, Key, list)
         self._hashed: Term = num_hashes * self.hash_block_size
         self.eagle: Formula = here.flag("eagle")
-        self.replay: Term = here.atom("replay", 0)
-        self.junction: Term = here.atom("junction", 0)
         self.num_prompt_tokens: Term = here.atom("num_prompt_tokens", 1)
+        self.replay: Term = here.atom("replay", 0) if told_replay else self.num_prompt_tokens - 1
+        self.junction: Term = here.atom("junction", 0)
         self.interval = Record(object)
         self._blocks = Items(here.atom("num_blocks", 0), Block, list)
         self._masks: list[tuple[Listing, Term, Term]] = []

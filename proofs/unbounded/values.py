@@ -142,6 +142,23 @@ class Entries:
     born: int = 0
 
 
+@dataclass(eq=False)
+class Filled:
+    """A list in which one item takes the place of others that follow each other.
+
+    Attributes:
+        original: the items before that.
+        item: what is in their place.
+        low, high: the first of these places, and the one past the last.
+    """
+
+    original: "Items"
+    item: Any
+    low: Term
+    high: Term
+    born: int = 0
+
+
 @dataclass(frozen=True)
 class Above:
     """``super()``: the attributes of an object that the classes after one have.
@@ -228,8 +245,8 @@ def type_of(value: Any) -> type | None:
     """The type that a value has for the function; None if that is not modelled."""
     if isinstance(value, (Items, Record)):
         return None if value.python_type is object else value.python_type
-    if isinstance(value, (Listing, Marks)):
-        return list if isinstance(value, Listing) else set
+    if isinstance(value, (Listing, Filled, Marks)):
+        return set if isinstance(value, Marks) else list
     if is_truth(value):
         return bool
     if is_number(value):

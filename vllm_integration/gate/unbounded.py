@@ -65,6 +65,7 @@ _STATEMENTS = (
     "mask mamba latest",
     "registration full_attention",
     "registration chunked_local",
+    *(f"freeing {kind}" for kind in GroupKind if kind is not GroupKind.MAMBA),
     "coordinator full_attention eagle mamba",
     "coordinator full_attention mamba",
     "coordinator full_attention chunked_local",
@@ -99,8 +100,8 @@ class Unbounded:
     """One statement about a function of the target, for all lengths, and how it ended.
 
     Attributes:
-        name: what the statement is about: "lookup", "mask", "registration", "skipped" tokens, or
-            the lookup of a "coordinator", the kind or kinds of its groups, and the rest.
+        name: what the statement is about: "lookup", "mask", "registration", "freeing", "skipped"
+            tokens, or the lookup of a "coordinator", the kind or kinds of its groups, and the rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
         outside: the causes of known divergences, outside of which it is proved, each with its exact
@@ -130,7 +131,8 @@ class Unbounded:
         what, *rest = self.name.split()
         if what == "coordinator":
             return f"common lookup of {' and '.join(map(_in_words, kinds_of(self.name)))}"
-        of = "tokens skipped by" if what == "skipped" else f"{what} of"
+        by = {"skipped": "tokens skipped by", "freeing": "blocks freed by"}
+        of = by.get(what, f"{what} of")
         kind, *rest = rest
         told = [" with EAGLE" if each == _EAGLE else f", {each} retention" for each in rest]
         return f"{of} {kind.replace('_', ' ')}{''.join(told)}"
@@ -161,7 +163,7 @@ def resting(found: Sequence[Unbounded]) -> list[Unbounded]:
     """The same; what is proved counts only if what it rests on is proved, too.
 
     Lookups rest on the hashes that they see, if the target makes them there, coordinators on the
-    lookups, and registration on the masks.
+    lookups, registration on the masks, and freeing on the tokens that are skipped.
     """
     by_name = {each.name: each for each in found}
     for name in sorted(by_name, key=lambda name: name.startswith("coordinator")):
@@ -190,6 +192,8 @@ def _needed(name: str) -> Iterator[str]:
     """The statements that one rests on."""
     if name.startswith("lookup"):
         yield _HASHES
+    if name.startswith("freeing"):
+        yield f"skipped {kinds_of(name)[0]}"
     if name.startswith("registration"):
         yield from (each for each in _STATEMENTS if each.startswith(f"mask {kinds_of(name)[0]} "))
     if name.startswith("coordinator"):
@@ -242,7 +246,7 @@ def proved_in_words(found: Sequence[Unbounded], verbose: bool = False) -> list[s
     spared = f" ({len(but)} outside known divergences)" if but else ""
     lines = [
         f"proved for all lengths, sizes and cache contents: {len(proved)} of "
-        f"{count(found, 'statement')} about lookups, masks, registration and skipped tokens{spared}"
+        f"{count(found, 'statement')} about lookups, masks, registration and freeing{spared}"
     ]
     for each in but if verbose else ():
         lines += [f"  but for {each.describe()}: {told}" for told in each.outside.values()]

@@ -56,6 +56,9 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
     if version == "0.23.0":  # Mamba has no mask there, and coordinators make the hashes
         assert found.pop("mask mamba latest")["status"] == Status.NOT_APPLICABLE
         assert found.pop("hashes")["status"] == Status.NOT_APPLICABLE
+        for kind in set(GroupKind) - {GroupKind.MAMBA}:  # blocks with and without a hash apart
+            freed = found.pop(f"freeing {kind}")
+            assert freed["detail"] == "blocks that are freed in several calls"
     assert {
         name: (each["status"], each["detail"]) for name, each in found.items()
     } == dict.fromkeys(found, (Status.PROVED, ""))
@@ -292,7 +295,7 @@ def test_what_is_not_proved_is_said_with_the_reason() -> None:
     )
     assert shown == [
         "proved for all lengths, sizes and cache contents: 1 of 2 statements about lookups, masks, "
-        "registration and skipped tokens (1 outside known divergences)",
+        "registration and freeing (1 outside known divergences)",
         f"  but for lookup of sliding window: {EXACTLY}",
         "  not proved for all lengths: lookup of mamba: Lambda (manager.py:7)",
     ]
@@ -309,18 +312,34 @@ def test_mask_that_forgets_a_late_block_is_refuted(broken_copy: Copy) -> None:
     assert found["detail"].startswith("it fails that every reachable block is kept: ")
 
 
-REGISTRATIONS = {
+REGISTRATION, FREEING = "registration sliding_window", "freeing sliding_window"
+OTHER_BLOCKS = {
+    "no first block": (
+        FREEING,
+        "self._remove_blocks_in_range(request_id, 0, num_skipped_blocks)",
+        "self._remove_blocks_in_range(request_id, 1, num_skipped_blocks)",
+    ),
+    "one block": (
+        FREEING,
+        "        if freed:\n            self.block_pool.free_blocks(freed)\n\n"
+        "    def remove_skipped",
+        "        if len(freed) > 1:\n            self.block_pool.free_blocks(freed)\n\n"
+        "    def remove_skipped",
+    ),
     "a block that is not full": (
+        REGISTRATION,
         "num_full_blocks = min(num_tokens, num_hashed_tokens) // self.block_size",
         "num_full_blocks = -(-min(num_tokens, num_hashed_tokens) // self.block_size)",
     ),
     "the mask of other blocks": (
+        REGISTRATION,
         "            start_block=num_cached_blocks,\n            end_block=num_full_blocks,\n"
         "            alignment_tokens=self.cache_hit",
         "            start_block=0,\n            end_block=num_full_blocks,\n"
         "            alignment_tokens=self.cache_hit",
     ),
     "blocks again": (
+        REGISTRATION,
         "        self.num_cached_block[request.request_id] = num_full_blocks\n",
         "        self.num_cached_block[request.request_id] = num_full_blocks - 1\n",
     ),
@@ -329,10 +348,11 @@ REGISTRATIONS = {
 
 @pytest.mark.release
 @pytest.mark.long
-@pytest.mark.parametrize("fault", REGISTRATIONS)
-def test_registration_of_other_blocks_is_refuted(broken_copy: Copy, fault: str) -> None:
-    name = "registration sliding_window"
-    old, new = REGISTRATIONS[fault]
+@pytest.mark.parametrize("fault", OTHER_BLOCKS)
+def test_registration_and_freeing_of_other_blocks_are_refuted(
+    broken_copy: Copy, fault: str
+) -> None:
+    name, old, new = OTHER_BLOCKS[fault]
     found = settled(broken_copy("0.33.0", {old: new}), name)[name]
     assert found["status"] == Status.REFUTED, found["detail"]
 

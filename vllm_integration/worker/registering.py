@@ -51,12 +51,13 @@ class Registering(Settling):
         if mask is None:
             raise Predates(f"{self._manager.__name__} has no mask")
         self._mask: FunctionType = getattr(mask, "__func__", mask)
+        self._tells_replay = "replay_boundaries" in parameters_of(self._function)
         self._thins_out = "retention_interval" in parameters_of(self._function)
 
     def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
         """What holds of any request."""
         del known
-        any_, parts = AnyRegistration(here), self._parts
+        any_, parts = AnyRegistration(here, self._tells_replay), self._parts
         spec = type(parts.spec(self._group(1, False, 2)))
         of_spec = Record(spec, {"prefix_cacheable": True, "block_size": any_.block_size})
         values = {
@@ -112,7 +113,7 @@ class Registering(Settling):
             request = parts.request(bound * size + size - 1, size)
             blocks = pool.get_new_blocks(bound)
             manager.req_to_blocks[request.request_id] = blocks
-            replay, due = (bound * size - 1) // alignment * alignment, [False] * bound
+            replay, due = request.num_prompt_tokens - 1, [False] * bound
             interval = chance.choice([None, 0, alignment]) if self._thins_out else None
             of_call = {
                 "alignment_tokens": alignment,

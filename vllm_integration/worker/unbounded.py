@@ -33,6 +33,7 @@ from hitproof.vllm_integration.adapter.inspection import arguments, attribute, s
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.coordinators import Coordinated
+from hitproof.vllm_integration.worker.freeing import Freeing
 from hitproof.vllm_integration.worker.registering import Registering
 from hitproof.vllm_integration.worker.settling import (
     Departure,
@@ -64,6 +65,8 @@ def _named(subject: VllmSubject, name: str) -> Settling:
     what, kind, *more = name.split()
     if what == "coordinator":
         return Coordinated(subject, kinds_in(name))
+    if what == "freeing":
+        return Freeing(subject, GroupKind(kind))
     if what == "registration":
         return Registering(subject, GroupKind(kind))
     if what == "skipped":

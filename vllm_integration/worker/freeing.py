@@ -1,0 +1,85 @@
+"""``remove_skipped_blocks`` of vLLM's managers, proved for all sizes and lengths."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.proofs.unbounded.freeing import REQUEST, AnyFreeing
+from hitproof.proofs.unbounded.proving import Statement
+from hitproof.proofs.unbounded.terms import Arithmetic
+from hitproof.proofs.unbounded.values import Record
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker.settling import Departure, Settling, Shown, Trial
+
+_REMOVE, _SKIPPED = "remove_skipped_blocks", "get_num_skipped_tokens"
+
+
+class Freeing(Settling):
+    """Which blocks of a running request the manager of a kind frees."""
+
+    def __init__(self, subject: VllmSubject, kind: GroupKind) -> None:
+        self._parts, self._kind = subject.parts, kind
+        self._manager = self._parts.manager_class(kind)
+        self._function = attribute(self._manager, _REMOVE)
+
+    def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
+        """What holds of any request."""
+        del known
+        any_, parts = AnyFreeing(here), self._parts
+        spec = Record(type(parts.spec(self._group(1, 2))))
+        pool = parts.pools.BlockPool
+        given = self._called(REQUEST, any_.computed)
+        skipped = attribute(self._manager, _SKIPPED)
+        return Statement(
+            _call,
+            {"function": any_.free(self._function, given, self._manager, pool, spec)},
+            (),
+            any_.conclusions,
+            any_.shapes,
+            any_.sizes,
+            contracts={skipped: any_.get_num_skipped_tokens()},
+        )
+
+    def _called(self, request_id: str, computed: Any) -> dict[str, Any]:
+        """The arguments of a call."""
+        names = "processed_computed_tokens", "total_computed_tokens", "num_computed_tokens"
+        values = {"request_id": request_id, **dict.fromkeys(names, computed)}
+        where = f"{self._manager.__name__}.{_REMOVE}"
+        return spelled(self._function, arguments(self._function, values, where, given=("self",)))
+
+    def _group(self, block_size: int, limit: int) -> Group:
+        window = limit if self._kind is GroupKind.SLIDING_WINDOW else None
+        chunk = limit * block_size if self._kind is GroupKind.CHUNKED_LOCAL else None
+        return Group(self._kind, block_size, window, False, chunk)
+
+    def natively(self, trial: Trial) -> Iterator[Shown]:
+        """Blocks that a real manager wrongly frees or keeps, step after step."""
+        chance, parts = trial.chance, self._parts
+        for _ in range(trial.tries // 10):
+            size, bound = chance.randint(1, 3), chance.randint(1, 20)
+            group = self._group(size, chance.randint(2, 9))
+            configuration = Configuration(1, bound, size, group, size)
+            pool = parts.pool(configuration)
+            manager = parts.manager(self._manager, configuration, pool)
+            blocks = pool.get_new_blocks(bound)
+            table = manager.req_to_blocks[REQUEST] = list(blocks)
+            free = pool.get_num_free_blocks()
+            for computed in sorted(chance.randint(0, bound * size) for _ in range(3)):
+                told = f"{group}, {computed} of {bound * size} tokens"
+                try:
+                    getattr(manager, _REMOVE)(**self._called(REQUEST, computed))
+                    skipped = getattr(manager, _SKIPPED)(computed)
+                except Exception as error:
+                    yield Shown(f"{told}: raises {error!r}")
+                    break
+                due = [(place + 1) * size <= skipped for place in range(bound)]
+                found = [block is not own for block, own in zip(table, blocks, strict=True)]
+                number = pool.get_num_free_blocks() - free
+                if found != due or number != sum(due):
+                    yield Shown(f"{told}: {number} blocks are freed, and replaced: {found}")
+
+
+def _call(function: Any) -> Any:
+    return function()
