@@ -24,8 +24,6 @@ UNFIXED = {
     12: "a patch removes a part: its codes also show where a boundary that is too low is kept, "
     "which is a choice",
     23: "the hash of a block would have to cover the next token, as it does without a KV connector",
-    30: "a patch removes a part: with several MTP modules a hash becomes known several steps after "
-    "its block is left",
     34: "lookups, masks and margins of all managers drop one block, and would have to drop several",
     45: "a patch removes a part: the state of a step in flight would have to be counted as well",
     126: "start-up can refuse such prompts, but histories do not tell it how long images are",
