@@ -336,6 +336,10 @@ _BESIDE_OFFLOADS = (
     "windows, stops, priorities",
 )
 """What those of them have in turn that scenarios of each feature have rarely."""
+_LAST_TOKENS = _Some(2, 12, 200)
+"""How many scenarios have a request of which one token is left to compute, near the length."""
+_BESIDE_LAST_TOKENS = "hits inside blocks", "windows", "states", "planned ahead"
+"""What those have in turn."""
 _CORPUS = _Some(quick=80)
 """The first add most."""
 _FINE = (Origin.FINE_SITUATION, Origin.FINE, Origin.FINE_GENERATED, Origin.FINE_TWINS)
@@ -384,3 +388,6 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                 number = place + turn * len(FEATURES)
                 for how in ("offloads", "store", "in chunks"):
                     yield Play(origin, f"{seed}:{number} with {how}, {beside}")
+            for turn in range(getattr(_LAST_TOKENS, profile)):
+                beside = _BESIDE_LAST_TOKENS[turn % len(_BESIDE_LAST_TOKENS)]
+                yield Play(origin, f"{seed}:{turn} with {beside}, one token left")

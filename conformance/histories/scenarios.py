@@ -48,6 +48,7 @@ class Scenario:
         requests: the requests by name; empty until they are drawn.
         scarce: whether the pool has room for little more than one request.
         cuts: whether requests are cut to what the longest may have.
+        longest: what that is, where a feature says it.
         fresh: the next token that no request has yet.
     """
 
@@ -59,6 +60,7 @@ class Scenario:
     requests: dict[str, Arrival] = field(default_factory=dict)
     scarce: bool = False
     cuts: bool = False
+    longest: int | None = None
     fresh: int = 1
 
     def chance(self, share: float) -> bool:
@@ -352,6 +354,32 @@ def _longest_asked(made: Scenario) -> None:
     made.cuts = True
 
 
+def _drafts_of_others(made: Scenario) -> None:
+    """Drafts without layers of their own, so that a lookup finds all but the last token."""
+    made.deployed |= {
+        "speculative_method": made.any_of("ngram", "draft_model"),
+        "num_speculative_tokens": made.random.randint(1, 3),
+        "retention_interval": "dense",
+        "max_num_seqs": 4,
+    }
+
+
+def _one_token_left(made: Scenario) -> None:
+    """While others decode, a request comes all but whose last token is cached, of a length that has
+    room for one more token and its drafts, or has not.
+    """
+    alignment = math.lcm(*(each.block_size for each in made.groups))
+    unit = made.deployed.get("prefix_match_unit", alignment)
+    shared = made.new_tokens(alignment + made.random.randint(0, 4 * made.size // unit) * unit)
+    late = Arrival(shared + made.new_tokens(1), made.new_tokens(1), after="first")
+    made.longest = len(late.prompt) + made.drafts + made.any_of(0, 0, 1)
+    made.requests = {
+        "first": Arrival(shared, made.new_tokens(2)),
+        "long": Arrival(made.new_tokens(2), made.new_tokens(made.longest)),
+        "late": late,
+    }
+
+
 def _arrives_after_reset(made: Scenario) -> None:
     made.each(0.4, lambda _: {"after_reset": True})
 
@@ -593,6 +621,7 @@ _NAMED = (
     Feature("in chunks", _in_chunks, _asked_again),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),
+    Feature("one token left", _drafts_of_others, _one_token_left, without=("drafts", "retention")),
 )
 """Features that scenarios have only if their seed names them."""
 
@@ -655,7 +684,9 @@ def _made(random: Random, chosen: list[Feature]) -> SchedulerHistory:
         each.ask(made)
     longest = max(len(each.prompt) + len(each.sampled) for each in made.requests.values())
     longest += made.drafts + random.choice((0, 0, 2))
-    if made.cuts:
+    if made.longest is not None:
+        _cut(made, longest := made.longest, asks=False)
+    elif made.cuts:
         _cut(made, longest := longest - random.randint(0, made.size))
     deployment = _deployment(made, longest)
     return SchedulerHistory(deployment, made.requests, **made.played)
@@ -681,12 +712,12 @@ def _draw_requests(made: Scenario) -> None:
         made.requests[name] = Arrival(prompt, output, made.any_of(0, 0, 0, 1, 2, 5), after)
 
 
-def _cut(made: Scenario, longest: int) -> None:
+def _cut(made: Scenario, longest: int, asks: bool = True) -> None:
     """Cut requests to the longest that is served, and ask for more than there is then."""
     for name, each in made.requests.items():
         output = each.output[: max(1, longest - len(each.prompt))]
         prompt = each.prompt[: longest - len(output)]
-        more = len(output) + made.any_of(-1, 0, 1, made.size)
+        more = len(output) + made.any_of(-1, 0, 1, made.size) if asks else 0
         least = max(0, more) if len(prompt) + len(output) == longest else 0
         made.requests[name] = replace(each, prompt=prompt, output=output, min_tokens=least)
 

@@ -53,8 +53,7 @@ def test_what_is_kept_tells_a_repair_from_none() -> None:
 
 def test_what_is_found_with_a_fix_taken_back_is_found_on_the_release_before_it() -> None:
     faults = {fault.number: fault for fault in load_faults()}
-    missed = [row["fix"] for row in repairs.audit() if row["there"] == "no" != row["back"]]
-    assert missed == ["A padded decode leaves room for the token that is sampled"]
+    assert not [row["fix"] for row in repairs.audit() if row["there"] == "no" != row["back"]]
     for row in repairs.audit():
         assert ("fault" in row) == (row["there"] != "no")
         if "fault" in row:
