@@ -37,6 +37,7 @@ from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.replay import ReplayReport
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Sessions
+from hitproof.vllm_integration.gate.unbounded import Unbounded
 from hitproof.vllm_integration.targets.target import Target
 
 CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 2, True, 3)
@@ -184,6 +185,12 @@ def unrecorded_profile() -> Report:
     return held(lambda _: None, profile="default")
 
 
+def disproved() -> Report:
+    proved = Unbounded("mask mamba dense", Status.PROVED, outside={"a fault": "where block == 0"})
+    refuted = Unbounded("mask sliding_window dense", Status.REFUTED, "block 100 is not kept")
+    return replace(conforming(), unbounded=[proved, refuted])
+
+
 def some_left_out() -> Report:
     return replace(conforming(), played=[Played(PLAY, 3, 1), Played(OTHER, left_out=True)])
 
@@ -234,5 +241,6 @@ REPORTS = {
         unrecorded,
         unrecorded_profile,
         some_left_out,
+        disproved,
     )
 }

@@ -10,11 +10,13 @@ from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci.problems import (
+    DISPROVED,
     POLICY_CHANGE,
     RULES,
     SHRUNK,
     STALE_ENTRY,
     Problem,
+    of_disproved,
     of_finding,
     of_policy,
     of_shrunk,
@@ -84,6 +86,9 @@ def junit(report: Report) -> str:
     stale, shrunk = ((), ()) if new else (report.judgement.stale, report.shrunk)
     suites[STALE_ENTRY] = [_failure(p.title, [p]) for p in map(of_stale, stale)]
     suites[SHRUNK] = [_failure(p.title, [p]) for p in map(of_shrunk, shrunk)]
+    suites[DISPROVED] = [
+        _failure(p.title, [p]) for p in map(of_disproved, () if new else report.disproved)
+    ]
     if report.unrecorded:
         suites[SHRUNK].append(_Case("on record", "error", readable(report.unrecorded)))
     return _document(suites, report.seconds)

@@ -17,6 +17,7 @@ from hitproof.conformance.ledger.records import Shrunk
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.unbounded import Unbounded
 from hitproof.vllm_integration.reports.causes import Cause, causes
 from hitproof.vllm_integration.reports.policies import print_policy_change
 from hitproof.vllm_integration.reports.text import (
@@ -30,11 +31,13 @@ from hitproof.vllm_integration.survey.faults import status_of
 POLICY_CHANGE = "policy_change"
 STALE_ENTRY = "stale_ledger_entry"
 SHRUNK = "footprint_too_large"
+DISPROVED = "statement_refuted"
 WORSE = "behaviour_made_worse"
 RULES = {
     POLICY_CHANGE: "The target behaves as its release does where releases differ.",
     STALE_ENTRY: "Every entry of the ledger that speaks of the target reproduces.",
     SHRUNK: "Every known divergence reaches as far as its footprint on record.",
+    DISPROVED: "What is stated of the target's functions for all lengths holds.",
     WORSE: "What requests get from the head of a comparison is no worse than from its base.",
 }
 """What is judged beside the claims and the sanity rules, by the name of its rule."""
@@ -48,7 +51,7 @@ class Problem:
 
     Attributes:
         rule: the claim or the sanity rule that is broken, or one of `RULES`.
-        divergence: the class; None for a stale entry and a footprint that is too large.
+        divergence: the class; None for a stale entry, a footprint that is too large, a statement.
         title: one line.
         text: all that the text report says of it below that line.
         path: the file of the judged code, relative to the target's root unless it lies elsewhere;
@@ -83,6 +86,7 @@ def new_problems(report: Report) -> Iterator[Problem]:
     if not report.judgement.new:  # what is new may hide what is known
         yield from map(of_stale, report.judgement.stale)
         yield from map(of_shrunk, report.shrunk)
+        yield from map(of_disproved, report.disproved)
 
 
 def known_problems(report: Report) -> Iterator[Problem]:
@@ -156,6 +160,17 @@ def of_shrunk(shrunk: Shrunk) -> Problem:
         None,
         *_title_and_text(lambda console: print_shrunk(shrunk, console)),
         identity=_canonical({"shrunk": _identity(shrunk.entry.signature)}),
+    )
+
+
+def of_disproved(statement: Unbounded) -> Problem:
+    """A statement about all lengths that is refuted, other than by what is known."""
+    return Problem(
+        DISPROVED,
+        None,
+        readable(f"refuted for all lengths: {statement.describe()}"),
+        readable(statement.detail),
+        identity=_canonical({"statement": statement.name}),
     )
 
 
