@@ -489,9 +489,11 @@ def _asked_twice(made: Scenario) -> None:
     The first time its end is computed anew, beside what is loaded, and stored.
     """
     donor = made.random.choice(list(made.requests))
-    prompt = made.requests[donor].prompt
+    prompt, unit = made.requests[donor].prompt, made.deployed.get("prefix_match_unit", made.size)
     for name in ("second", "third"):
-        prompt += made.new_tokens(made.any_of(0, 0, 1, made.size))
+        end = (len(prompt) - 1) // unit * unit  # of what a repeat finds at best
+        longer = prompt + made.new_tokens(made.any_of(0, 0, 1, made.size))
+        prompt = made.any_of(longer, longer, prompt[: max(1, end)], prompt[: end + 1])
         prompt = prompt[: _LONGEST * made.size]
         output = made.new_tokens(made.random.randint(1, 4))
         made.requests[name] = Arrival(prompt, output, 4, donor, after_reset=True)

@@ -34,6 +34,8 @@ from hitproof.conformance.scheduling.transfers import (
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Plan
 from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.hits import required_run
 from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.spec.sharing import final_tokens
@@ -215,7 +217,12 @@ class Offloading(ConnectorTransfers):
                     if life.preemptions or self._engine.retention_interval is not None:
                         continue
                     first = -(-(life.hit or 0) // size)
-                for chunk in sorted(due_chunks(looked_up, final, ends)):
+                due = due_chunks(looked_up, final, ends)
+                last, shape = final // size, looked_up.shape
+                if looked_up.group.kind is GroupKind.SLIDING_WINDOW and not shape.lookahead:
+                    # vLLM stores for the hit that ends where what is stored does, too.
+                    due |= {*required_run(shape, last)} if last else set()
+                for chunk in sorted(due):
                     key = self._naming.name(name, (chunk + 1) * size)
                     if chunk >= first and any((g, key) not in stored for g in looked_up.group_ids):
                         defect = left_out(looked_up, chunk)
