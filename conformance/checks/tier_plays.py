@@ -18,6 +18,7 @@ from hitproof.conformance.subject.tiers import Load, TierPlays, TierSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind, alignment
+from hitproof.spec.hits import in_required_run
 from hitproof.spec.mask import is_due, next_boundary
 
 _ROLES: Mapping[GroupKind, str] = {
@@ -122,9 +123,11 @@ def due_chunks(looked_up: LookedUp, final: int, ends: Container[int]) -> set[int
     return due
 
 
-def left_out(looked_up: LookedUp, chunk: int) -> Defect:
-    """The defect of a chunk that is not stored."""
+def left_out(looked_up: LookedUp, chunk: int, end: int = 0) -> Defect:
+    """The defect of a chunk that is not stored; a hit may require it that ends at ``end``."""
     boundary = int(next_boundary(looked_up.shape, chunk))
+    if not in_required_run(looked_up.shape, chunk, boundary):
+        boundary = end
     role = ROLES[block_role(looked_up, chunk, boundary)]
     return Defect.of(Code.TIER_BLOCK_LEFT_OUT, block=role, mask=STORE, tier=OFFLOADING)
 

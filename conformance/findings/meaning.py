@@ -61,6 +61,7 @@ class Code(StrEnum):
     TIER_HIT_TOO_SHORT = "tier-hit-too-short"
     TIER_HIT_LACKS_BLOCK = "tier-hit-lacks-block"
     TIER_BLOCK_LOADED_UNREAD = "tier-block-loaded-unread"
+    TIER_BLOCK_OFFERED_AGAIN = "tier-block-offered-again"
 
     HASH_COLLISION = "hash-collision"
     HASH_MISMATCH = "hash-mismatch"

@@ -7,7 +7,8 @@ to. Where blocks are copied in chunks, what is there when a request is looked up
 with what is local.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from hitproof.conformance.checks.tier_plays import due_chunks, left_out
 from hitproof.conformance.checks.tiers import longest_hit
@@ -63,6 +64,8 @@ class Offloading(ConnectorTransfers):
         """Those of them that are made, and not reported."""
         self._stored: list[HostCopy] = []
         self._reported: set[tuple[bool, int]] = set()
+        self._offered: dict[str, set[tuple[int, Any]]] = {}
+        """What was offered of each request, since it was admitted."""
         self._more = False
         self._naming = names
         self._layout: Layout | None = None
@@ -115,7 +118,25 @@ class Offloading(ConnectorTransfers):
         """See `ConnectorTransfers`."""
         del touched, in_flight, held, known  # what is copied of used blocks shows as wrong content
         self._over.difference_update(each.request for each in plan.scheduled)
-        yield from ()
+        for each in plan.scheduled:
+            if each.whole:
+                self._offered.pop(each.request, None)
+        told = plan.transfers
+        if told is None or self._fine:
+            return  # the end of a prompt inside a block may have the key of the block
+        still = {each.request for each in plan.scheduled}.union(plan.finished)
+        for name, keys in told.offered.items():
+            if name not in still:
+                continue  # it has been preempted, and starts again
+            before = self._offered.setdefault(name, set())
+            if len({*before, *keys}) < len(before) + len(keys):
+                defect = Defect.of(Code.TIER_BLOCK_OFFERED_AGAIN, tier=OFFLOADING)
+                yield Violation(
+                    Signature.booked(defect, Divergence.WASTE, CONNECTOR, False),
+                    f"chunks of request {name} that were taken are not offered again",
+                    "some of them are",
+                )
+            before.update(keys)
 
     def finish(self, known: Known) -> HostResult:
         """See `ConnectorTransfers`."""
@@ -225,12 +246,17 @@ class Offloading(ConnectorTransfers):
                 for chunk in sorted(due):
                     key = self._naming.name(name, (chunk + 1) * size)
                     if chunk >= first and any((g, key) not in stored for g in looked_up.group_ids):
-                        defect = left_out(looked_up, chunk)
+                        defect = left_out(looked_up, chunk, last)
                         yield Violation(
                             Signature.booked(defect, Divergence.LOST_HIT, CONNECTOR, False),
                             f"chunk {chunk} of request {name} is stored in host memory",
                             f"it is not, in groups {looked_up.group_ids}",
                         )
+
+    def forget(self, requests: Iterable[str]) -> None:
+        """See `ConnectorTransfers`."""
+        super().forget(requests)
+        self._offered.clear()
 
     def wrong_keys(self, cached: Cached) -> Iterator[Violation]:
         """The keys of host memory that do not name what their block holds."""

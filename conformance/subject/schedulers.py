@@ -104,6 +104,8 @@ class Transfers:
         flushed: the copies to host memory that they wait for, these or earlier ones.
         more: whether workers have more to copy, of which they have not said what it is.
         answers: what it answered the scheduler that has planned the step, where that is known.
+        offered: the chunks of each request that a tier was offered and did not refuse, by group and
+            key, in this order.
     """
 
     loads: Mapping[str, Loading]
@@ -113,6 +115,7 @@ class Transfers:
     flushed: frozenset[int] = frozenset()
     more: bool = False
     answers: Mapping[str, "HostAnswer"] = field(default_factory=dict)
+    offered: Mapping[str, Sequence[tuple[int, Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.offloading import Offloading
 from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.scheduling.runner import ModelRunner, about
+from hitproof.conformance.scheduling.transfers import Touched
 from hitproof.conformance.subject.schedulers import (
     HostAnswer,
     HostCopy,
@@ -40,6 +41,7 @@ ARRIVALS = {"a": Arrival(PROMPT, (90,)), "b": Arrival(PROMPT, (91,))}
 PREFIXES = Prefixes({name: each.request for name, each in ARRIVALS.items()}, SIZE, 0)
 KEYS = {(0, PREFIXES.name("a", 4)): (5,), (0, PREFIXES.name("a", 8)): (6,)}
 TOO_SHORT = "tier-hit-too-short(tier=offloading)"
+OFFERED_AGAIN = "tier-block-offered-again(tier=offloading)"
 STORED = HostCopy(0, (1, 2), (5, 6))
 LOADED = HostCopy(0, (7, 8), (5, 6), ("b",))
 
@@ -225,6 +227,40 @@ def test_what_a_request_has_computed_is_stored(
     assert not list(offloading.left_out(lives, whole))
     found = list(offloading.left_out(lives, {key: ids for key, ids in whole.items() if 4 in ids}))
     assert [each.signature.code for each in found] == [Code.TIER_BLOCK_LEFT_OUT] * lacks
+
+
+def test_a_window_is_stored_where_a_request_ends() -> None:
+    groups = (Group(GroupKind.FULL_ATTENTION, 12), Group(GroupKind.SLIDING_WINDOW, 4, window=4))
+    _, offloading = running(Connector(offloads=9, chunk=1), replace(ENGINE, groups=groups))
+    lives = {"a": Life(hit=0, chunks=[(0, 9)], delivered=[90], ended="finished")}
+    assert not list(offloading.left_out(lives, {(1, PREFIXES.name("a", 8)): (1,)}))
+    found = [str(each.signature.defect) for each in offloading.left_out(lives, {})]
+    assert found == ["tier-block-left-out(block=tail, mask=store, tier=offloading)"]
+
+
+@pytest.mark.parametrize(
+    ("again", "whole", "ended", "wrong"),
+    [
+        ([8], False, (), []),
+        ([4, 8], False, (), [OFFERED_AGAIN]),
+        ([4], False, ("a",), [OFFERED_AGAIN]),
+        ([4], True, (), []),
+    ],
+)
+def test_a_chunk_is_offered_once(
+    again: list[int], whole: bool, ended: tuple[str, ...], wrong: list[str]
+) -> None:
+    _, offloading = running(Connector(offloads=9, chunk=1))
+    found: list[str] = []
+    for ends, is_whole, finished in (([4], True, ()), (again, whole, ended)):
+        offered = {"a": [(0, PREFIXES.name("a", end)) for end in ends]}
+        computed = Scheduled("a", 0, 9, 0, ((1, 2, 3),), is_whole, first=False)
+        plan = Plan(
+            () if finished else (computed,), finished, transfers=Transfers({}, {}, offered=offered)
+        )
+        judged = offloading.start(plan, Touched(), frozenset(), frozenset(), lambda _: 9)
+        found += [str(each.signature.defect) for each in judged]
+    assert found == wrong
 
 
 def test_what_the_connector_has_is_not_said_of_requests() -> None:

@@ -131,7 +131,20 @@ class RunningChunks(RunningConnector):
         copies = [self._copy(number, job, loads=True) for number, job in told.load_jobs.items()]
         copies += [self._copy(number, job, loads=False) for number, job in told.store_jobs.items()]
         flushed = frozenset(told.jobs_to_flush or ())
-        return Transfers({}, {}, tuple(copies), flushed=flushed, answers=answers)
+        offered: dict[str, list[tuple[int, Any]]] = {}
+        manager = attribute(self._half, "manager")
+        for name, key in manager.offered:
+            offered.setdefault(name, []).append(self._named(key))
+        manager.offered.clear()
+        return Transfers({}, {}, tuple(copies), flushed=flushed, answers=answers, offered=offered)
+
+    @staticmethod
+    def _named(key: Any) -> tuple[int, bytes]:
+        """The group of a chunk and the hash of its last block."""
+        from vllm.v1.kv_offload import base
+
+        group: int = attribute(base, "get_offload_group_idx")(key)
+        return group, bytes(attribute(base, "get_offload_block_hash")(key))
 
     def _copy(self, number: int, job: Any, *, loads: bool) -> HostCopy:
         source, target = ends_of(job)
@@ -150,12 +163,8 @@ class RunningChunks(RunningConnector):
 
     def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
         """See `RunningConnector`. The key of a chunk is that of its last block."""
-        from vllm.v1.kv_offload import base
-
-        hash_of = attribute(base, "get_offload_block_hash")
-        group_of = attribute(base, "get_offload_group_idx")
         last = self._chunk - 1
         return {
-            (group_of(key), bytes(hash_of(key))): (1 + place * self._chunk + last,)
+            self._named(key): (1 + place * self._chunk + last,)
             for key, place in attribute(self._half, "manager").stored().items()
         }

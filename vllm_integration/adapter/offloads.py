@@ -68,11 +68,17 @@ class HostMemory(CPUOffloadingManager):  # type: ignore[misc]  # untyped vLLM
     def __init__(self, num_chunks: int) -> None:
         super().__init__(num_chunks)
         self._seen: dict[Any, None] = {}
+        self.offered: list[tuple[str, Any]] = []
+        """What it was offered and did not refuse, with the requests that it is of."""
 
     def prepare_store(self, keys: Collection[Any], *args: Any, **kwargs: Any) -> Any:
         """What is stored; its keys are noted."""
         self._seen |= dict.fromkeys(keys)
-        return super().prepare_store(keys, *args, **kwargs)
+        taken = super().prepare_store(keys, *args, **kwargs)
+        name = getattr(args[0] if args else None, "req_id", None)
+        if taken is not None and name is not None:
+            self.offered += [(name, key) for key in keys]
+        return taken
 
     def stored(self) -> dict[Any, int]:
         """Where each chunk is that can be loaded."""
