@@ -230,24 +230,25 @@ class VllmSchedulers:
         options = {n: value for n in newer if (value := getattr(deployment, n))}
         for name in options:
             _require(self._base.scheduler_config, name)
-        made.scheduler_config = call(
-            attribute(config, "SchedulerConfig"),
-            {
-                "max_num_seqs": deployment.max_num_seqs,
-                "max_num_batched_tokens": deployment.max_num_batched_tokens,
-                "max_model_len": deployment.max_model_len,
-                "enable_chunked_prefill": deployment.enable_chunked_prefill,
-                "long_prefill_token_threshold": deployment.long_prefill_token_threshold,
-                "policy": deployment.policy,
-                "async_scheduling": deployment.async_scheduling,
-                "is_encoder_decoder": False,
-                "disable_chunked_mm_input": bool(
-                    deployment.encoder and deployment.encoder.whole_images
-                ),
-                **options,
-            },
-            "SchedulerConfig",
-        )
+        with _refusals():
+            made.scheduler_config = call(
+                attribute(config, "SchedulerConfig"),
+                {
+                    "max_num_seqs": deployment.max_num_seqs,
+                    "max_num_batched_tokens": deployment.max_num_batched_tokens,
+                    "max_model_len": deployment.max_model_len,
+                    "enable_chunked_prefill": deployment.enable_chunked_prefill,
+                    "long_prefill_token_threshold": deployment.long_prefill_token_threshold,
+                    "policy": deployment.policy,
+                    "async_scheduling": deployment.async_scheduling,
+                    "is_encoder_decoder": False,
+                    "disable_chunked_mm_input": bool(
+                        deployment.encoder and deployment.encoder.whole_images
+                    ),
+                    **options,
+                },
+                "SchedulerConfig",
+            )
         cache = made.cache_config = copy.copy(self._base.cache_config)
         cache.enable_prefix_caching = deployment.enable_prefix_caching
         cache.num_gpu_blocks = deployment.num_gpu_blocks
@@ -620,6 +621,10 @@ def _refusals() -> Iterator[None]:
     # Its validation raises these. Any other exception is no refusal, and is reported as it is.
     except (AssertionError, ValueError, NotImplementedError) as error:
         raise StartupRefused(f"{type(error).__name__}: {error}"[:300]) from error
+    except CannotJudge as error:
+        if not isinstance(own := error.__cause__, ValueError):
+            raise
+        raise StartupRefused(f"{type(own).__name__}: {own}"[:300]) from own
 
 
 @contextmanager

@@ -26,7 +26,8 @@ UNFIXED = {
     23: "the hash of a block would have to cover the next token, as it does without a KV connector",
     34: "lookups, masks and margins of all managers drop one block, and would have to drop several",
     45: "a patch removes a part: the state of a step in flight would have to be counted as well",
-    126: "start-up can refuse such prompts, but histories do not tell it how long images are",
+    200: "start-up can refuse them, but it asks a model's processor how long images are, and no "
+    "history has one",
 }
 """Why a fault has no small patch that removes all of it."""
 _HUNK = re.compile(r"^(?=@@ )", re.MULTILINE)
