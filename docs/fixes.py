@@ -1,7 +1,7 @@
-"""The page of 0.33.0 with its fixes: what each removes, what stays open, and hits on record.
+"""The page of 0.33.0 with its fixes: what each removes, what stays open, and what is on record.
 
-``python -m docs.fixes`` makes the record of hits and instructions anew, with `hitproof simulate`
-and `benchmarks.fixes`, in minutes.
+``python -m docs.fixes`` makes the record of hits, crashes and instructions anew, with `hitproof
+simulate`, a check and `benchmarks.fixes`, in minutes.
 """
 
 import json
@@ -14,14 +14,24 @@ from typing import Any
 
 from docs.source import ROOT
 from hitproof.conformance.findings.signatures import SEVERITY
+from hitproof.conformance.histories.plays import Origin
 from hitproof.conformance.ledger.ledger import CauseStatus
+from hitproof.conformance.ledger.ledger import load as load_ledger
 from hitproof.conformance.scope.models import MODELS
-from hitproof.conformance.words import count
+from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.words import count, kinds_of
+from hitproof.spec.claims import Divergence
+from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, all_fixes
+from hitproof.vllm_integration.gate.gate import check
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.run import Run
+from hitproof.vllm_integration.gate.selection import Selection, Wanted
 from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.reports.survey import FIXED, grouped
 from hitproof.vllm_integration.survey.faults import Fault, load
 from hitproof.vllm_integration.survey.survey import Release, read, seen_in
+from hitproof.vllm_integration.targets.resolving import resolve
 
 RECORD = ROOT / "docs" / "fixes.json"
 COMMAND = (
@@ -123,6 +133,29 @@ def gained() -> str:
     return f"{changed} What is still missing is lost to: {', '.join(lost) or 'nothing'}."
 
 
+def crashes() -> str:
+    """A Markdown table: how many scenarios with each model's kinds of groups crash or hang."""
+    kept, lines = record()["crashes"], []
+    for model in MODELS:
+        kinds = kinds_of(model.groups)
+        lines.append((model.name, kinds, *map(str, kept[kinds].values())))
+    columns = ("model", "groups", "scenarios:", f"{RELEASE}:", "with fixes:")
+    return markdown.table(columns, lines)
+
+
+def crashed(plain: Report, fixed: Report) -> dict[str, dict[str, int]]:
+    """By kinds of groups, in how many scenarios of schedulers each release crashes or hangs."""
+    found: dict[str, dict[str, int]] = {}
+    for name, report in (("plain", plain), ("fixed", fixed)):
+        for each in report.played:
+            if each.play.origin is Origin.SCENARIOS and not each.refused and not each.left_out:
+                kinds = kinds_of(each.play.workload().deployment.groups)
+                row = found.setdefault(kinds, {"histories": 0, "plain": 0, "fixed": 0})
+                row["histories"] += name == "plain"
+                row[name] += any(s.divergence == Divergence.CRASH for s in each.signatures)
+    return found
+
+
 def speed() -> str:
     """A Markdown table: the instructions with fixes in those without, by operation."""
     rows = record()["speed"]
@@ -152,6 +185,13 @@ def taken(printed: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _checked(target: str) -> Report:
+    """A check of the scenarios of schedulers."""
+    wanted = Wanted(Selection(configurations=(f"{Origin.SCENARIOS} history",)))
+    run = Run(resolve(target), Profile.DEFAULT, load_ledger(LEDGER), wanted=wanted)
+    return check(run, lambda *_: None)
+
+
 def main() -> None:
     """Make the record anew."""
     own = [sys.executable, "-m", "hitproof"]
@@ -166,6 +206,7 @@ def main() -> None:
         patched = str(Path(place) / "patched")
         subprocess.run([*own, "fixes", "apply", RELEASE, "--to", patched], check=True)
         targets = ["--target", RELEASE, "--target", patched, "--format", "json"]
+        kept["crashes"] = crashed(*(_checked(each) for each in (RELEASE, patched)))
         for model in MODELS:
             words = [*own, *COMMAND, "--model", model.name, *targets]
             # Its exit code is not 0 where vLLM refuses a layout.

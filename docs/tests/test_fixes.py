@@ -1,13 +1,18 @@
 """The page of 0.33.0 with its fixes: each open fault is fixed or remains, each fix has a row."""
 
 import re
+from dataclasses import replace
 
 from docs import fixes
+from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import CauseStatus, load
 from hitproof.conformance.scope.models import MODELS
+from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, all_fixes
+from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.survey import faults
+from hitproof.vllm_integration.tests.reports import conforming
 
 
 def linked(text: str) -> list[int]:
@@ -48,6 +53,18 @@ def test_the_record_of_hits() -> None:
     assert fixes.hits().count("\n") == len(rows) + refused + 1
     assert all(row["unbounded"] for row in rows)
     assert all(bool(row["lost"]) == (row["fixed"] < row["unbounded"]) for row in rows)
+
+
+def test_the_record_of_crashes() -> None:
+    kept = fixes.record()["crashes"]
+    assert all(row["histories"] >= row["plain"] >= row["fixed"] for row in kept.values())
+    assert fixes.crashes().count("\n") == len(MODELS) + 1
+    play = Play(Origin.SCENARIOS, "1:85")
+    crash = next(e.signature for e in load(LEDGER) if e.signature.divergence == Divergence.CRASH)
+    plain = replace(conforming(), played=[Played(play, signatures=(crash,))])
+    fixed = replace(conforming(), played=[Played(play)])
+    (row,) = fixes.crashed(plain, fixed).values()
+    assert row == {"histories": 1, "plain": 1, "fixed": 0}
 
 
 def test_what_is_kept_of_a_simulation() -> None:
