@@ -289,11 +289,13 @@ class ModelRunner:
         sends = plan.transfers.sends if plan.transfers is not None else {}
         for name, handed in sends.items():
             computed = self._known(name) - 1
-            if self._about["scheduling"] is not None:
-                continue  # what a step in flight computes behind the end may be handed, or not
+            # What a step in flight computes behind the end may be handed, or not.
+            ahead = self._about["scheduling"] is not None
             for index, group in enumerate(self._engine.groups):
                 due = -(-computed // group.block_size)
-                if group.kind is not GroupKind.MAMBA and len(handed[index]) > due:
+                less = group.kind is GroupKind.FULL_ATTENTION and len(handed[index]) < due
+                more = group.kind is not GroupKind.MAMBA and len(handed[index]) > due
+                if less or (more and not ahead):
                     yield violation(
                         Defect(Code.HANDED_BLOCKS_WRONG),
                         f"request {name}: the {due} blocks of group {index} are sent that its "

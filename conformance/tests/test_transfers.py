@@ -131,6 +131,16 @@ def test_a_page_that_workers_zero_as_its_load_begins_is_found() -> None:
         assert codes(wrong) == [Code.TRANSFERRED_PAGE_USED] * (zeroed == (2,))
 
 
+def test_blocks_that_a_connector_is_not_handed_or_too_many_are_found() -> None:
+    for blocks, is_wrong in (((), True), ((1,), True), ((1, 2), False), ((1, 2, 3), True)):
+        runner = Runner()
+        runner.runner._arrivals = {"c": Arrival(tuple(range(8)), (90,))}
+        runner.runner._sampled["c"] = 1
+        sent = Plan((), transfers=Transfers({}, {"c": (blocks,)}))
+        _, wrong = runner.runner.execute(sent, PoolState({}, 0, runner.held))
+        assert codes(wrong) == [Code.HANDED_BLOCKS_WRONG] * is_wrong
+
+
 def test_drafts_that_are_proposed_behind_the_end_of_a_table_are_found() -> None:
     engine = replace(ENGINE, num_speculative_tokens=2, num_lookahead_tokens=2)
     for tokens, blocks, is_short in ((8, (1, 2), True), (8, (1, 2, 3), False), (7, (1, 2), False)):
