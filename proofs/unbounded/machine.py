@@ -486,6 +486,8 @@ class Machine:
             return self._of_class(of, of, name)
         elif isinstance(of, Record):
             return self._of_record(of, name)
+        elif isinstance(of, Block):
+            raise Unsupported(f"the attribute {name} of a block")
         raise Unsupported(f"the attribute {name} of {of!r:.60}")
 
     def _of_record(self, record: Record, name: str) -> Any:

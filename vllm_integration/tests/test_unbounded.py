@@ -58,7 +58,8 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
         assert found.pop("hashes")["status"] == Status.NOT_APPLICABLE
         for kind in set(GroupKind) - {GroupKind.MAMBA}:  # blocks with and without a hash apart
             freed = found.pop(f"freeing {kind}")
-            assert freed["detail"] == "blocks that are freed in several calls"
+            why = "the attribute block_hash of a block (single_type_kv_cache_manager.py:492)"
+            assert (freed["status"], freed["detail"]) == (Status.INCONCLUSIVE, why)
     assert {
         name: (each["status"], each["detail"]) for name, each in found.items()
     } == dict.fromkeys(found, (Status.PROVED, ""))
