@@ -1,9 +1,9 @@
-"""The figures of campaigns of histories: what was run last, and how what it found was read.
+"""The figures of campaigns: what was run last, and how what it found was read.
 
 ``hitproof campaign histories 0.33.0 --hours 2 --out DIR`` makes a campaign. The same command with
 ``--hours 0 --format json > run.json`` reports on it, and ``python -m docs.campaigns run.json DIR``
 puts it on record. Findings that BUGS did not have are read by hand; ``campaigns.toml`` says what
-they are, by the names of their signatures.
+they are, by the names of their signatures. A campaign of the self-test is put on record likewise.
 """
 
 import json
@@ -37,9 +37,9 @@ def run() -> dict[str, Any]:
 
 
 @cache
-def read() -> dict[str, str]:
-    """What a finding was when it was read, by the name of its signature."""
-    found: dict[str, str] = tomllib.loads(READ.read_text(encoding="utf-8"))["read"]
+def read(what: str = "read") -> dict[str, str]:
+    """What a finding was when it was read, by the name of its signature; or what a survivor is."""
+    found: dict[str, str] = tomllib.loads(READ.read_text(encoding="utf-8"))[what]
     return found
 
 
@@ -76,6 +76,46 @@ def findings() -> str:
         for name, number in run()["new"]
     ]
     return markdown.table(("signature", "of", "histories", "what it is"), rows)
+
+
+def mutants() -> str:
+    """The whole self-test, by function."""
+    told = run()["selftest"]
+    sums = [sum(int(row[n]) for row in told["functions"]) for n in (1, 2, 3)]
+    rows = [*((f"`{name}`", *rest) for name, *rest in told["functions"]), ("all", *map(str, sums))]
+    return markdown.table(("function", "mutants", "caught", "equivalent"), rows)
+
+
+def survivors() -> str:
+    """The mutants that nothing noticed, and what became of each."""
+    rows = [
+        (f"`{function}`", f"`{mutant}`", read("survivors")[mutant])
+        for function, mutant in run()["selftest"]["survivors"]
+    ]
+    return markdown.table(("function", "mutant", "what became of it"), rows)
+
+
+def selftest() -> str:
+    """How the whole self-test was run."""
+    told = run()["selftest"]
+    return (
+        f"`hitproof campaign selftest {told['target']} --quick`, {told['jobs']} jobs, "
+        f"{told['hours']:.1f} hours of {count(told['processes'], 'process', 'processes')}"
+    )
+
+
+def of_selftest(report: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a campaign of mutants: its report as JSON."""
+    ran, (target,) = report["run"], (each.removeprefix("vLLM ") for each in report["targets"])
+    tables = {table["title"]: table["rows"] for table in report["tables"]}
+    return {
+        "target": target,
+        "jobs": report["jobs"],
+        "processes": ran["processes"],
+        "hours": round(ran["seconds_of_jobs"] / ran["processes"] / 3600, 2),
+        "functions": tables["Mutants"],
+        "survivors": [[row[1], row[3]] for row in tables["Survivors"]],
+    }
 
 
 def of_campaign(report: dict[str, Any], directory: Path) -> dict[str, Any]:
@@ -115,10 +155,14 @@ def _parts(numbers: dict[str, int]) -> str:
     return ", ".join(f"{number:,} {what}" for what, number in numbers.items())
 
 
-def main(report: str, directory: str) -> None:
+def main(report: str, *directory: str) -> None:
     """Put a campaign on record."""
-    told = of_campaign(json.loads(Path(report).read_text(encoding="utf-8")), Path(directory))
-    RECORD.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    told, kept = json.loads(Path(report).read_text(encoding="utf-8")), run()
+    if told["campaign"] == "selftest":
+        kept |= {"selftest": of_selftest(told)}
+    else:
+        kept |= of_campaign(told, Path(*directory))
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,28 @@ def test_results_are_counted_by_what_bugs_has(
     assert "3 of 4" in campaigns.figures()
 
 
+def test_the_whole_self_test_is_on_record() -> None:
+    told = campaigns.run()["selftest"]
+    survivors = [["f.py:1", function, "a", mutant, ""] for function, mutant in told["survivors"]]
+    report = {
+        "run": {"processes": 2, "seconds_of_jobs": 7200.0},
+        "targets": ["vLLM 0.33.0"],
+        "jobs": told["jobs"],
+        "tables": [
+            {"title": "Mutants", "rows": told["functions"]},
+            {"title": "Survivors", "rows": survivors},
+        ],
+    }
+    assert campaigns.of_selftest(report) == told | {"hours": 1.0}
+    mutants, caught, same = (sum(int(row[n]) for row in told["functions"]) for n in (1, 2, 3))
+    assert mutants == caught + same + len(survivors)
+    assert f"| all | {mutants} | {caught} | {same} |" in campaigns.mutants()
+    assert f"{told['jobs']} jobs" in campaigns.selftest()
+    what = campaigns.read("survivors")
+    assert what.keys() == {mutant for _, mutant in told["survivors"]}
+    assert all(each in campaigns.survivors() for each in what.values())
+
+
 def test_all_that_is_on_record_was_read() -> None:
     names = [name for name, _ in campaigns.run()["new"]]
     assert names

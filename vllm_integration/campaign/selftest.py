@@ -4,7 +4,8 @@ A worker judges the unmodified target once, for all of its jobs. Which check not
 depends on how fast each is, so a result says whether it is noticed, and of a survivor what ran.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hitproof.conformance.ledger.ledger import load
@@ -129,12 +130,27 @@ def fold(given: Given, ended: Ended) -> Summary:
         )
         for m in report.survivors
     ]
-    summary.tables = [Table("Survivors", ("place", "function", "statement", "mutant", "why"), rows)]
+    summary.tables = [
+        Table(
+            "Mutants", ("function", "mutants", "caught", "equivalent"), list(_by_function(report))
+        ),
+        Table("Survivors", ("place", "function", "statement", "mutant", "why"), rows),
+    ]
     if rows:
         known = "that equivalents.toml does not have; read each, and fix the check or declare it"
         summary.new.append(f"{count(rows, 'survivor')} {known}")
     summary.new += [
-        f"the entry of an equivalent mutant of {entry.change.function} is stale"
+        f"the entry of the equivalent mutant {entry.change.mutant!r} of {entry.change.function} is "
+        "stale"
         for entry in report.stale
     ]
     return summary
+
+
+def _by_function(report: SelfTestReport) -> Iterator[tuple[str, ...]]:
+    every, caught, same = (
+        Counter(mutant.change.function for mutant in mutants)
+        for mutants in (report.judged, report.caught, [m for m, _ in report.equivalents])
+    )
+    for function, number in every.items():
+        yield function, *map(str, (number, caught[function], same[function]))
