@@ -21,11 +21,13 @@ from hitproof.vllm_integration.survey.faults import Fault
 RELEASE = "0.33.0"
 """The release that the fixes are for."""
 UNFIXED = {
-    12: "a patch removes a part: its codes also show where a boundary that is too low is kept, "
-    "which is a choice",
+    12: "a patch that skips the boundary of 0 tokens removes three of its five codes; where blocks "
+    "are as large as the alignment, the other two also count block 0 of the boundary after it, "
+    "which is a choice, and the check would have to tell them apart",
     23: "the hash of a block would have to cover the next token, as it does without a KV connector",
     34: "lookups, masks and margins of all managers drop one block, and would have to drop several",
-    45: "a patch removes a part: the state of a step in flight would have to be counted as well",
+    45: "a state would have to be counted for each step in flight as well, at start-up, too, which "
+    "counts two, or a request that is alone would never be admitted",
     200: "start-up can refuse them, but it asks a model's processor how long images are, and no "
     "history has one",
 }
