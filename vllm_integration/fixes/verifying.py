@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.footprints import name_of as name_of_signature
 from hitproof.conformance.findings.footprints import place_of
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.plays import Play
@@ -145,8 +146,9 @@ def _with_refusals(record: Record | None, fixes: Sequence[Fix]) -> Record | None
     """The record, as if start-up had always refused what these fixes say that it refuses."""
     if record is None:
         return None
-    causes = {fault.title for fix in fixes if fix.refuses for fault in fix.faults}
-    refused = {place_of(each.configuration) for each in load(LEDGER) if each.cause in causes}
+    entries = [entry for fix in fixes if fix.refuses for entry in fix.entries]
+    reached = [record.footprints.get(name_of_signature(each.signature), {}) for each in entries]
+    refused = {place_of(each.configuration) for each in entries}.union(*reached)
     return replace(record, refused=record.refused | refused)
 
 

@@ -128,7 +128,8 @@ def print_remaining(each: Verified, console: Console) -> None:
         console.print(f"{status.counted(of_status)}:")
         for fault in of_status:
             number, why = each.remaining[fault.title], escape(_why(fault, each))
-            console.print(f"  {number:>3} {fault.number}. {escape(fault.title)}{why}")
+            told = f"  {number:>3} {fault.number}. {escape(fault.title)}{why}"
+            console.print(told, soft_wrap=True)
 
 
 def _why(fault: Fault, each: Verified) -> str:
