@@ -50,7 +50,8 @@ class Fix:
         entries: what the ledger has of it in this release; the patch removes them all.
         uncovered: what it has of other faults that reach further once this one is gone, as `change`
             says: more is hit, or a crash no longer ends the history before.
-        refuses: whether start-up then refuses the deployments in which the ledger has its faults.
+        refuses: with which words start-up then refuses deployments that have its faults; may be
+            empty.
         title: what the patch does, in a line.
         change: what it changes, and why that is right.
         cost: what it costs in time and memory.
@@ -64,7 +65,7 @@ class Fix:
     others: tuple[Fault, ...]
     entries: tuple[Entry, ...]
     uncovered: tuple[Entry, ...]
-    refuses: bool
+    refuses: str
     title: str
     change: str
     cost: str
@@ -139,7 +140,7 @@ def _read(path: Path, by_number: Mapping[int, Fault], entries: Sequence[Entry]) 
         others=tuple(others),
         entries=tuple(entry for entry in entries if entry.cause in causes),
         uncovered=tuple(entry for entry in entries if entry.cause in uncovered),
-        refuses=text.get("refuses", False),
+        refuses=text.get("refuses", ""),
         title=text["title"],
         change=text["change"],
         cost=text["cost"],

@@ -162,6 +162,8 @@ def of_report(fixes: Sequence[Fix], report: Report) -> Verified:
         if entry.cause not in causes or _is_of_a_tier(entry):
             remaining[entry.cause] = remaining.get(entry.cause, 0) + 1
     changed = [each.policy.name for each in report.policy_changes]
+    refusals = [fix.refuses for fix in fixes if fix.refuses]
+    unsettled = [each for each in report.open_questions if not any(r in each for r in refusals)]
     if report.restricted is not None:  # nothing is said of what does not reproduce
         stale = tuple(entry for fix in fixes for entry in fix.entries if entry not in known)
     return Verified(
@@ -173,7 +175,7 @@ def of_report(fixes: Sequence[Fix], report: Report) -> Verified:
         remaining=remaining,
         grown=tuple(each for each in report.judgement.new if _is_said(each, fixes)),
         new=tuple(each for each in report.judgement.new if not _is_said(each, fixes)),
-        detail="; ".join([*report.open_questions, *(f"policy {each} changes" for each in changed)]),
+        detail="; ".join([*unsettled, *(f"policy {each} changes" for each in changed)]),
     )
 
 
