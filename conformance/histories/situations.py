@@ -71,6 +71,30 @@ def fine_situations() -> Iterator[History]:
     for number, engine in enumerate(_beside_rings()):
         yield _history(_changed(engine, number), number)
     yield from copies_of_last_blocks()
+    yield from ends_of_states()
+
+
+def ends_of_states() -> Iterator[History]:
+    """States at the ends of what is known, and of what is computed at once.
+
+    A prompt resumes with its output, in one chunk; a prompt and a half-filled block go on.
+    """
+    step, ahead_of_results = Schedule("a"), Schedule("a", in_flight=True)
+    resumed = EngineConfiguration((Group(_FULL, 8), Group(_MAMBA, 8)), 60, 2, 60)
+    resumed = replace(resumed, retention_interval=32, mamba_checkpoint_alignment=2)
+    output = {"a": RequestInput(tuple(range(1, 10)), tuple(range(100, 109)))}
+    yield History(resumed, output, (*([step] * 9), Preempt("a"), Reset(), step, step))
+
+    small = EngineConfiguration((Group(_MAMBA, 2), Group(_FULL, 2)), 10, 1, 14, use_eagle=True)
+    small = replace(small, mamba_shared_prefix_checkpoint=True, max_concurrent_batches=2)
+    again = {"a": RequestInput(tuple(range(1, 12)), (12, 13, 14))}
+    ran = (step, step, *([ahead_of_results] * 4))
+    yield History(small, again, (*ran, Preempt("a"), ahead_of_results))
+    drafted = Group(_FULL, 2, eagle=True), Group(_MAMBA, 2)
+    small = replace(small, groups=drafted, num_hash_lookahead_tokens=1, num_gpu_blocks=11)
+    small = replace(small, max_model_len=16, max_concurrent_batches=1)
+    long = {"a": RequestInput(tuple(range(1, 17)))}
+    yield History(small, long, (step, Schedule("a", 3), *([step] * 4)))
 
 
 def copies_of_last_blocks() -> Iterator[History]:
