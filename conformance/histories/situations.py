@@ -116,8 +116,8 @@ def ends_of_states() -> Iterator[History]:
     single = replace(single, max_num_batched_tokens=1)
     alike = dict.fromkeys("abc", RequestInput(text[:6]))
     yield History(single, alike, (step, *([other] * 4), third))
-    window = Group(GroupKind.SLIDING_WINDOW, 2, window=5, eagle=True, prefill_lookahead=2)
-    ahead = EngineConfiguration((replace(states, block_size=4), window), 40, 2, 32, use_eagle=True)
+    wide, wider = replace(states, block_size=4), replace(states, block_size=8)
+    ahead = EngineConfiguration((wide, wider), 40, 2, 32, use_eagle=True)
     ahead = replace(ahead, num_hash_lookahead_tokens=2)
     yield History(ahead, {"a": RequestInput(text[:9])}, (Lookup("a"),))
 
