@@ -79,13 +79,21 @@ def ends_of_states() -> Iterator[History]:
 
     A prompt resumes with its output, in one chunk; a prompt and a half-filled block go on. Others
     take what a chunk that ends inside a block leaves, and what a step of one token does. Hashes
-    that look ahead are fewer than the units of a text.
+    that look ahead are fewer than the units of a text. The first, second and last show what they
+    do in events, which the gate's variants of them have on.
     """
     step, ahead_of_results = Schedule("a"), Schedule("a", in_flight=True)
     resumed = EngineConfiguration((Group(_FULL, 8), Group(_MAMBA, 8)), 60, 2, 60)
     resumed = replace(resumed, retention_interval=32, mamba_checkpoint_alignment=2)
     output = {"a": RequestInput(tuple(range(1, 10)), tuple(range(100, 109)))}
     yield History(resumed, output, (*([step] * 9), Preempt("a"), Reset(), step, step))
+
+    chunks = EngineConfiguration((Group(_FULL, 2), Group(_MAMBA, 8)), 60, 2, 64)
+    chunks = replace(chunks, max_num_batched_tokens=4)
+    other, third = Schedule("b"), Schedule("c")
+    text = tuple(range(1, 13))
+    siblings = {name: RequestInput((*text, *[n] * 6)) for n, name in enumerate("abcdef", 50)}
+    yield History(chunks, siblings, (*([step] * 5), *([other] * 3), *map(Lookup, "cdef")))
 
     small = EngineConfiguration((Group(_MAMBA, 2), Group(_FULL, 2)), 10, 1, 14, use_eagle=True)
     small = replace(small, mamba_shared_prefix_checkpoint=True, max_concurrent_batches=2)
@@ -98,19 +106,6 @@ def ends_of_states() -> Iterator[History]:
     long = {"a": RequestInput(tuple(range(1, 17)))}
     yield History(small, long, (step, Schedule("a", 3), *([step] * 4)))
 
-    chunks = EngineConfiguration((Group(_FULL, 2), Group(_MAMBA, 8)), 60, 2, 64)
-    chunks = replace(chunks, max_num_batched_tokens=4)
-    other, third = Schedule("b"), Schedule("c")
-    text = tuple(range(1, 13))
-    siblings = {name: RequestInput((*text, *[n] * 6)) for n, name in enumerate("abc", 50)}
-    yield History(chunks, siblings, (*([step] * 5), *([other] * 3), third))
-    drafted = Group(_FULL, 2, eagle=True), Group(_MAMBA, 8)
-    chunks = replace(chunks, groups=drafted, use_eagle=True, mamba_shared_prefix_checkpoint=True)
-    same = dict.fromkeys("abc", RequestInput(text[:9], tuple(range(100, 109))))
-    same["c"] = RequestInput(same["a"].token_ids)
-    chunks = replace(chunks, max_num_batched_tokens=6)
-    yield History(chunks, same, (*([step] * 9), Preempt("a"), Schedule("a", 4), third))
-
     full, states = Group(_FULL, 1, prefill_lookahead=2), Group(_MAMBA, 2, prefill_lookahead=2)
     single = EngineConfiguration((full, states), 40, 1, 32, use_eagle=True)
     single = replace(single, max_num_batched_tokens=1)
@@ -120,6 +115,13 @@ def ends_of_states() -> Iterator[History]:
     ahead = EngineConfiguration((wide, wider), 40, 2, 32, use_eagle=True)
     ahead = replace(ahead, num_hash_lookahead_tokens=2)
     yield History(ahead, {"a": RequestInput(text[:9])}, (Lookup("a"),))
+
+    drafted = Group(_FULL, 2, eagle=True), Group(_MAMBA, 8)
+    chunks = replace(chunks, groups=drafted, use_eagle=True, mamba_shared_prefix_checkpoint=True)
+    same = dict.fromkeys("abc", RequestInput(text[:9], tuple(range(100, 109))))
+    same["c"] = RequestInput(same["a"].token_ids)
+    chunks = replace(chunks, max_num_batched_tokens=6)
+    yield History(chunks, same, (*([step] * 9), Preempt("a"), Schedule("a", 4), third))
 
 
 def copies_of_last_blocks() -> Iterator[History]:
