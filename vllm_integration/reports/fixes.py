@@ -121,7 +121,7 @@ def print_remaining(each: Verified, console: Console) -> None:
     total = sum(each.remaining.values())
     known = count(total, "known divergence"), count(each.remaining, "cause")
     told = f"with {each.name}, {RELEASE} still has {' of '.join(known)}"
-    console.print(escape(told))
+    console.print(escape(told), soft_wrap=True)
     left = [fault for fault in faults.load() if fault.title in each.remaining]
     for status in (CauseStatus.CHOICE, CauseStatus.LIMIT, CauseStatus.FAULT):
         of_status = [fault for fault in left if fault.status is status]
