@@ -71,6 +71,7 @@ def test_the_whole_self_test_is_on_record() -> None:
     what = campaigns.read("survivors")
     assert what.keys() == {mutant for _, mutant in told["survivors"]}
     assert all(each in campaigns.survivors() for each in what.values())
+    assert not [each for each in what.values() if each.startswith("open")]
 
 
 def test_all_that_is_on_record_was_read() -> None:

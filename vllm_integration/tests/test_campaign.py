@@ -233,12 +233,13 @@ def test_a_job_that_raises_is_a_defect_of_hitproof() -> None:
 
 
 @pytest.mark.slow
-def test_processes_give_the_bytes_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [2, 8])
+def test_processes_give_the_bytes_of_one(workers: int, tmp_path: Path) -> None:
     campaign(tmp_path / "here")
-    with closing(Local(2, sums.work, GIVEN.setting)) as engine:
-        campaign(tmp_path / "two", engine)
-    assert merged(tmp_path / "two") == merged(tmp_path / "here")
-    with closing(Store(tmp_path / "two")) as kept:
+    with closing(Local(workers, sums.work, GIVEN.setting)) as engine:
+        campaign(tmp_path / "many", engine)
+    assert merged(tmp_path / "many") == merged(tmp_path / "here")
+    with closing(Store(tmp_path / "many")) as kept:
         assert len(kept.log()) == 20
 
 
