@@ -24,8 +24,11 @@ UNFIXED = {
     12: "a patch that skips the boundary of 0 tokens removes three of its five codes; where blocks "
     "are as large as the alignment, the other two also count block 0 of the boundary after it, "
     "which is a choice, and the check would have to tell them apart",
-    23: "the hash of a block would have to cover the next token, as it does without a KV connector",
-    34: "lookups, masks and margins of all managers drop one block, and would have to drop several",
+    23: "with a KV connector, whose keys they are, and where `disable_lookahead_block_hashes` asks "
+    "for it, the hash of a block does not cover the token after it, and nothing else tells which "
+    "of two copies that token followed",
+    34: "`eagle_proof_margin`, `reachable_block_mask` and the lookup of each manager count a block "
+    "or hash unit after a hit, and would all have to count as many as the modules look ahead",
     45: "a state would have to be counted for each step in flight as well, at start-up, too, which "
     "counts two, or a request that is alone would never be admitted",
     200: "start-up can refuse them, but it asks a model's processor how long images are, and no "
