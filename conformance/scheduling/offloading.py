@@ -99,10 +99,11 @@ class Offloading(ConnectorTransfers):
         self._step += 1
         self._more = told.more
         self._memory.new_step_starts()
-        waited = [copy for _, copy in self._copies if told.waits]
+        started = [copy for _, copy in self._copies]
         self._copies += [(self._step, copy) for copy in told.copies]
-        flushed = (c for _, c in self._copies if c.loads is None and c.number in told.flushed)
-        for copy in (*waited, *flushed):
+        for copy in started:
+            if not (told.waits or (copy.loads is None and copy.number in told.flushed)):
+                continue
             if copy not in self._made:
                 self._copy(copy)
                 self._made.append(copy)
