@@ -56,8 +56,10 @@ class Campaign:
 
     @property
     def verdict(self) -> Verdict:
-        """That of what was judged; inconclusive where a campaign with an end was cut short."""
-        if self.summary.verdict is Verdict.CONFORMS and not (self.whole or self.kind.endless):
+        """That of what was judged; inconclusive where nothing was, or an end was not reached."""
+        nothing = self.left == len(self.jobs)
+        reached = self.whole or self.kind.endless
+        if self.summary.verdict is Verdict.CONFORMS and (nothing or not reached):
             return Verdict.INCONCLUSIVE
         return self.summary.verdict
 

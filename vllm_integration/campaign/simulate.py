@@ -6,9 +6,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.simulation.generators import GENERATORS
@@ -33,6 +33,9 @@ _KEPT = {"dense": None, "latest": 0}
 _MODELS = {model.name: model for model in MODELS}
 
 
+_Positive: TypeAlias = Annotated[int, Field(ge=1)]
+
+
 class Sweep(BaseModel):
     """A sweep file: a JSON object of lists, named as the options of `hitproof simulate`."""
 
@@ -42,13 +45,13 @@ class Sweep(BaseModel):
     workload: list[str]
     model: list[str] = [MODELS[0].name]
     eagle: list[bool] = [False]
-    requests: list[int] = [14]
-    tokens: list[int] = [65_536]
-    seed: list[int] = [1]
+    requests: list[_Positive] = [14]
+    tokens: list[Annotated[int, Field(ge=16)]] = [65_536]
+    seed: list[Annotated[int, Field(ge=0)]] = [1]
     retention: list[str | int] = ["dense"]
-    pool_requests: list[float] = [4.0]
-    chunk: list[int] = [8192]
-    max_num_seqs: list[int] = [1]
+    pool_requests: list[Annotated[float, Field(ge=0.01, allow_inf_nan=False)]] = [4.0]
+    chunk: list[_Positive] = [8192]
+    max_num_seqs: list[_Positive] = [1]
 
     def combinations(self) -> list[dict[str, Any]]:
         """Each combination but for the target, by the names of the options."""
@@ -61,7 +64,7 @@ def prepare(words: Sequence[str], given: Given, announce: Callable[[str], None])
     if len(words) != 1:
         raise CampaignError("name one sweep file")
     try:
-        sweep = Sweep.model_validate_json(Path(words[0]).read_text(encoding="utf-8"))
+        sweep = Sweep.model_validate_json(Path(words[0]).read_bytes())
     except OSError as error:
         raise CampaignError(
             f"{words[0]} cannot be read ({error.strerror}); name a sweep file"

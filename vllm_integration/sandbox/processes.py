@@ -18,7 +18,8 @@ MARK = "HITPROOF_PROCESS"
 def environment(target: Target, scratch: Path) -> dict[str, str]:
     """The environment of a target's process: no secrets, no network, only its scratch directory.
 
-    No bytecode is written outside it. Each call makes a new mark, for `end`.
+    No bytecode is written outside it. Sets of text have the same order in each process, so that a
+    question has one answer. Each call makes a new mark, for `end`.
     """
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     # Packages of the user's own installation are found under the real home.
@@ -29,6 +30,7 @@ def environment(target: Target, scratch: Path) -> dict[str, str]:
         MARK: new_mark(),
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
+        "PYTHONHASHSEED": "0",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",

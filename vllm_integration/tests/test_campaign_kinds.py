@@ -311,6 +311,10 @@ def test_a_sweep_is_simulated_on_the_reference(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("{", "the file"),
+        ("\xff", "the file"),
+        ('{"workload": ["chat"], "pool_requests": [-1]}', "pool_requests.0"),
+        ('{"workload": ["chat"], "pool_requests": [NaN]}', "pool_requests.0"),
+        ('{"workload": ["chat"], "tokens": [0]}', "tokens.0"),
         ('{"workload": []}', "there is nothing"),
         ('{"workload": ["chat"], "pools": [1]}', "pools"),
         ('{"workload": ["chats"]}', "there is no workload chats; name some of"),
@@ -319,7 +323,7 @@ def test_a_sweep_is_simulated_on_the_reference(tmp_path: Path) -> None:
 )
 def test_a_sweep_that_is_none_is_one_sentence(text: str, told: str, tmp_path: Path) -> None:
     file = tmp_path / "sweep.json"
-    file.write_text(text)
+    file.write_bytes(text.encode("latin-1"))
     with pytest.raises((CampaignError, TargetError), match=told):
         simulate.prepare([str(file)], Given({}, SETTING), print)
 
