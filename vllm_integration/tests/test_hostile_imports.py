@@ -218,8 +218,8 @@ def test_what_a_target_may_know_and_take(
     assert not any("hidden" in value for value in environment.values())
     assert set(environment) <= {
         "PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONUSERBASE",
-        "PYTHONDONTWRITEBYTECODE", "HOME", "TMPDIR", "HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS",
-        "VLLM_LOGGING_LEVEL", "CUDA_VISIBLE_DEVICES", "HITPROOF_PROCESS",
+        "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "HOME", "TMPDIR", "HF_HUB_OFFLINE",
+        "VLLM_NO_USAGE_STATS", "VLLM_LOGGING_LEVEL", "CUDA_VISIBLE_DEVICES", "HITPROOF_PROCESS",
     }  # fmt: skip
     assert directory == environment["HOME"] == environment["TMPDIR"]
     assert "hitproof-" in directory
