@@ -228,7 +228,9 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     hashes = tuple(
         replace(entry, configuration=sharing)
         for entry in load(bundled.LEDGER)
-        if entry.signature.code == "hash-mismatch"
+        if entry.signature.claim == "reused_content_is_determined_by_the_hit"
+        and entry.signature.kind == "block_hash"
+        and entry.applies_to("0.33.0")
     )
     monkeypatch.setattr("hitproof.vllm_integration.commands.check.load", lambda _: hashes)
 

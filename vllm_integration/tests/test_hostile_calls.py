@@ -111,7 +111,7 @@ def test_an_act_in_a_lookup(
     code, report = judge("--timeout", timeout, "--memory", "8", hostile(helpers, called + LOST))
     assert done.read_text().startswith("here")
     reasons = unsettled(report)
-    assert code in (1, 3), reasons
+    assert code in ((3,) if sentence else (1, 3)), reasons
     assert not sentence or any(sentence in reason for reason in reasons), reasons
     settled = {o["claim"] for o in report["obligations"] if o["status"] == "proved"}
     assert "lookup_returns_longest_valid_hit" not in settled
