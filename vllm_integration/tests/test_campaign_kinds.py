@@ -24,6 +24,7 @@ from hitproof.vllm_integration.campaign.plans import CampaignError, Ended, Given
 from hitproof.vllm_integration.campaign.running import Campaign, Until, run
 from hitproof.vllm_integration.campaign.serving import Answer, Place, Setting
 from hitproof.vllm_integration.campaign.store import Store
+from hitproof.vllm_integration.commands.options import TOLD
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
@@ -326,6 +327,13 @@ def test_a_sweep_that_is_none_is_one_sentence(text: str, told: str, tmp_path: Pa
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises((CampaignError, TargetError), match=told):
         simulate.prepare([str(file)], Given({}, SETTING), print)
+
+
+def test_bounds_of_a_sweep_are_those_of_the_options() -> None:
+    fields = simulate.Sweep.model_json_schema()["properties"]
+    least = {name: each["items"].get("minimum") for name, each in fields.items()}
+    options = {name: told.get("min") for name, told in TOLD["simulate"].items() if name in fields}
+    assert {name: least[name] for name in options} == options
 
 
 # --- on a release
