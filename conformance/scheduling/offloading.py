@@ -102,9 +102,8 @@ class Offloading(ConnectorTransfers):
         started = [copy for _, copy in self._copies]
         self._copies += [(self._step, copy) for copy in told.copies]
         for copy in started:
-            if not (told.waits or (copy.loads is None and copy.number in told.flushed)):
-                continue
-            if copy not in self._made:
+            is_awaited = told.waits or (copy.loads is None and copy.number in told.flushed)
+            if is_awaited and copy not in self._made:
                 self._copy(copy)
                 self._made.append(copy)
 

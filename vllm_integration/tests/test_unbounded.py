@@ -48,6 +48,13 @@ def settled(root: Path, *names: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def refuted(broken_copy: Copy, name: str, old: str, new: str) -> dict[str, Any]:
+    """What is known of a statement about 0.33.0 with an edit, which refutes it."""
+    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
+    assert found["status"] == Status.REFUTED, found["detail"]
+    return found
+
+
 @pytest.mark.release
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["0.33.0", "0.23.0"])
@@ -125,8 +132,7 @@ def test_known_divergence_with_one_case_more_or_less_is_refuted(
     broken_copy: Copy, change: str
 ) -> None:
     name, old, new = GROWN[change]
-    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
-    assert found["status"] == Status.REFUTED, found["detail"]
+    found = refuted(broken_copy, name, old, new)
     assert found["outside"]
 
 
@@ -161,8 +167,7 @@ FAULTS: dict[str, tuple[str, str, str, Callable[[Any], bool]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_past_any_bound_are_refuted_with_values(broken_copy: Copy, fault: str) -> None:
     name, old, new, reaches = FAULTS[fault]
-    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
-    assert found["status"] == Status.REFUTED, found["detail"]
+    found = refuted(broken_copy, name, old, new)
     assert reaches(found["evidence"])
 
 
@@ -221,8 +226,7 @@ def test_two_windows_with_draft_layers_show_the_fault_that_is_known() -> None:
 @pytest.mark.parametrize("fault", COORDINATORS)
 def test_faults_of_coordinators_are_refuted_with_values(broken_copy: Copy, fault: str) -> None:
     name, old, new = COORDINATORS[fault]
-    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
-    assert found["status"] == Status.REFUTED, found["detail"]
+    found = refuted(broken_copy, name, old, new)
     assert found["evidence"]["configuration"]["groups"]
 
 
@@ -308,8 +312,7 @@ def test_mask_that_forgets_a_late_block_is_refuted(broken_copy: Copy) -> None:
     name = "mask sliding_window dense"
     old = "                if i >= shift and (i - shift) % per_segment >= per_segment - need:\n"
     new = old.replace("if i >= shift", "if i < 100 and i >= shift")
-    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
-    assert found["status"] == Status.REFUTED, found["detail"]
+    found = refuted(broken_copy, name, old, new)
     assert found["detail"].startswith("it fails that every reachable block is kept: ")
 
 
@@ -354,8 +357,7 @@ def test_registration_and_freeing_of_other_blocks_are_refuted(
     broken_copy: Copy, fault: str
 ) -> None:
     name, old, new = OTHER_BLOCKS[fault]
-    found = settled(broken_copy("0.33.0", {old: new}), name)[name]
-    assert found["status"] == Status.REFUTED, found["detail"]
+    refuted(broken_copy, name, old, new)
 
 
 @pytest.mark.release

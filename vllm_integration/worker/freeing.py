@@ -8,10 +8,17 @@ from hitproof.proofs.unbounded.freeing import REQUEST, AnyFreeing
 from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import Record
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
 from hitproof.vllm_integration.adapter.subject import VllmSubject
-from hitproof.vllm_integration.worker.settling import Departure, Settling, Shown, Trial
+from hitproof.vllm_integration.worker.settling import (
+    Departure,
+    Settling,
+    Shown,
+    Trial,
+    called,
+    limited,
+)
 
 _REMOVE, _SKIPPED = "remove_skipped_blocks", "get_num_skipped_tokens"
 
@@ -28,12 +35,12 @@ class Freeing(Settling):
         """What holds of any request."""
         del known
         any_, parts = AnyFreeing(here), self._parts
-        spec = Record(type(parts.spec(self._group(1, 2))))
+        spec = Record(type(parts.spec(limited(self._kind, 1, 2))))
         pool = parts.pools.BlockPool
         given = self._called(REQUEST, any_.computed)
         skipped = attribute(self._manager, _SKIPPED)
         return Statement(
-            _call,
+            called,
             {"function": any_.free(self._function, given, self._manager, pool, spec)},
             (),
             any_.conclusions,
@@ -49,17 +56,12 @@ class Freeing(Settling):
         where = f"{self._manager.__name__}.{_REMOVE}"
         return spelled(self._function, arguments(self._function, values, where, given=("self",)))
 
-    def _group(self, block_size: int, limit: int) -> Group:
-        window = limit if self._kind is GroupKind.SLIDING_WINDOW else None
-        chunk = limit * block_size if self._kind is GroupKind.CHUNKED_LOCAL else None
-        return Group(self._kind, block_size, window, False, chunk)
-
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Blocks that a real manager wrongly frees or keeps, step after step."""
         chance, parts = trial.chance, self._parts
         for _ in range(trial.tries // 10):
             size, bound = chance.randint(1, 3), chance.randint(1, 20)
-            group = self._group(size, chance.randint(2, 9))
+            group = limited(self._kind, size, chance.randint(2, 9))
             configuration = Configuration(1, bound, size, group, size)
             pool = parts.pool(configuration)
             manager = parts.manager(self._manager, configuration, pool)
@@ -79,7 +81,3 @@ class Freeing(Settling):
                 number = pool.get_num_free_blocks() - free
                 if found != due or number != sum(due):
                     yield Shown(f"{told}: {number} blocks are freed, and replaced: {found}")
-
-
-def _call(function: Any) -> Any:
-    return function()

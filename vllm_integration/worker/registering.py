@@ -12,7 +12,7 @@ from hitproof.proofs.unbounded.registering import AnyRegistration
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import Record
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.adapter.inspection import (
     arguments,
     attribute,
@@ -20,23 +20,17 @@ from hitproof.vllm_integration.adapter.inspection import (
     spelled,
 )
 from hitproof.vllm_integration.adapter.subject import VllmSubject
-from hitproof.vllm_integration.worker.settling import Departure, Settling, Shown, Trial
+from hitproof.vllm_integration.worker.settling import (
+    MASK_PARAMETERS,
+    Departure,
+    Settling,
+    Shown,
+    Trial,
+    called,
+    limited,
+)
 
 _CACHE = "cache_blocks"
-_NAMES = {
-    "start_block": "start",
-    "num_cached_blocks": "start",
-    "end_block": "end",
-    "num_full_blocks": "end",
-    "alignment_tokens": "alignment",
-    "kv_cache_spec": "spec",
-    "use_eagle": "eagle",
-    "retention_interval": "interval",
-    "reachable_boundaries": "boundaries",
-    "num_prompt_tokens": "num_prompt_tokens",
-    "dcp_world_size": "ranks",
-}
-"""Parameters of masks, by what they are."""
 
 
 class Registering(Settling):
@@ -58,7 +52,7 @@ class Registering(Settling):
         """What holds of any request."""
         del known
         any_, parts = AnyRegistration(here, self._tells_replay), self._parts
-        spec = type(parts.spec(self._group(1, False, 2)))
+        spec = type(parts.spec(limited(self._kind, 1, 2)))
         of_spec = Record(spec, {"prefix_cacheable": True, "block_size": any_.block_size})
         values = {
             "request": any_.request(parts.requests.Request),
@@ -72,7 +66,7 @@ class Registering(Settling):
         register = any_.register(self._function, keywords, self._manager, pool, of_spec)
         looks_ahead = "num_hash_lookahead_tokens" in parameters_of(pool)
         return Statement(
-            _call,
+            called,
             {"function": register},
             () if looks_ahead else (any_.all_hashed,),
             any_.conclusions,
@@ -84,9 +78,9 @@ class Registering(Settling):
         """What a mask is called with."""
         told = signature(self._mask).bind(*given, **named).arguments
         _receiver, *others = told.items()
-        if unknown := [name for name, _ in others if name not in _NAMES]:
+        if unknown := [name for name, _ in others if name not in MASK_PARAMETERS]:
             raise Unsupported(f"a mask with {', '.join(unknown)}")
-        return {_NAMES[name]: value for name, value in others}
+        return {MASK_PARAMETERS[name]: value for name, value in others}
 
     def _called(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call."""
@@ -94,18 +88,13 @@ class Registering(Settling):
         keywords = arguments(self._function, dict(values), where, given=("self",))
         return spelled(self._function, keywords)
 
-    def _group(self, block_size: int, eagle: bool, limit: int) -> Group:
-        window = limit if self._kind is GroupKind.SLIDING_WINDOW else None
-        chunk = limit * block_size if self._kind is GroupKind.CHUNKED_LOCAL else None
-        return Group(self._kind, block_size, window, eagle and chunk is None, chunk)
-
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Blocks that a real manager registers other than its mask says, chunk after chunk."""
         chance, parts = trial.chance, self._parts
         for _ in range(trial.tries // 10):
             size, bound = chance.randint(1, 3), chance.randint(1, 20)
-            eagle = chance.random() < 0.5
-            group = self._group(size, eagle, chance.randint(2, 9))
+            eagle = chance.random() < 0.5 and self._kind is not GroupKind.CHUNKED_LOCAL
+            group = limited(self._kind, size, chance.randint(2, 9), eagle)
             alignment = size * (1 if group.chunk else chance.randint(1, 4))
             configuration = Configuration(1, bound, alignment, group, size)
             pool = parts.pool(configuration)
@@ -152,10 +141,6 @@ class Registering(Settling):
         of_instances = getattr(type(manager), self._mask.__name__) is self._mask
         if of_instances and own["alignment"] == manager.block_size:  # it is not asked for
             return keep
-        known = {name: own[of] for name, of in _NAMES.items()}
+        known = {name: own[of] for name, of in MASK_PARAMETERS.items()}
         given = {name: known[name] for name in signature(self._mask).parameters if name in known}
         return self._mask(manager if of_instances else type(manager), **given) or keep
-
-
-def _call(function: Any) -> Any:
-    return function()

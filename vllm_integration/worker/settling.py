@@ -16,7 +16,7 @@ from hitproof.proofs.unbounded.proving import Proof, Statement, Verdict, prove
 from hitproof.proofs.unbounded.source import literals
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.spec.claims import Status
-from hitproof.spec.groups import BlockGeometry
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.terms import Blocks, Formula, choose
 
 AGREEING = 150
@@ -88,6 +88,21 @@ _NO_HIT = Departure(
     "block == 0 and boundary == 0",
     keeps=True,
 )
+
+MASK_PARAMETERS = {
+    "start_block": "start",
+    "num_cached_blocks": "start",
+    "end_block": "end",
+    "num_full_blocks": "end",
+    "alignment_tokens": "alignment",
+    "kv_cache_spec": "spec",
+    "use_eagle": "eagle",
+    "retention_interval": "interval",
+    "reachable_boundaries": "boundaries",
+    "num_prompt_tokens": "num_prompt_tokens",
+    "dcp_world_size": "ranks",
+}
+"""What the parameters of masks are, by their names in any release."""
 
 DEPARTURES: Mapping[str, tuple[Departure, ...]] = {
     "lookup sliding_window eagle": (
@@ -225,6 +240,18 @@ class Settling(ABC):
             return Outcome(Status.REFUTED, detail, known, shown.evidence, proof)
         detail = f"{proof.detail}; no values were found that show it"
         return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
+
+
+def limited(kind: GroupKind, block_size: int, limit: int, eagle: bool = False) -> Group:
+    """A group of a kind: a window of ``limit`` tokens, or chunks of so many blocks."""
+    window = limit if kind is GroupKind.SLIDING_WINDOW else None
+    chunk = limit * block_size if kind is GroupKind.CHUNKED_LOCAL else None
+    return Group(kind, block_size, window, eagle, chunk)
+
+
+def called(function: Any) -> Any:
+    """What a function returns that has its arguments."""
+    return function()
 
 
 def numbers_in(function: Any) -> set[int]:

@@ -36,6 +36,7 @@ from hitproof.vllm_integration.worker.coordinators import Coordinated
 from hitproof.vllm_integration.worker.freeing import Freeing
 from hitproof.vllm_integration.worker.registering import Registering
 from hitproof.vllm_integration.worker.settling import (
+    MASK_PARAMETERS,
     Departure,
     Outcome,
     Settling,
@@ -375,19 +376,18 @@ class _Mask(Settling):
         manager: Any,
     ) -> dict[str, Any]:
         """The arguments of a call."""
-        values = {
-            "self": manager,
-            "start_block": start,
-            "num_cached_blocks": start,
-            "end_block": end,
-            "num_full_blocks": end,
-            "alignment_tokens": alignment,
-            "kv_cache_spec": spec,
-            "use_eagle": self._eagle,
-            "retention_interval": interval,
-            "reachable_boundaries": (promised,),
+        own = {
+            "start": start,
+            "end": end,
+            "alignment": alignment,
+            "spec": spec,
+            "eagle": self._eagle,
+            "interval": interval,
+            "boundaries": (promised,),
             "num_prompt_tokens": promised + 1,  # the last token is computed anew
         }
+        named = {name: own[of] for name, of in MASK_PARAMETERS.items() if of in own}
+        values = {"self": manager, **named}
         return spelled(self._function, arguments(self._function, values, self._where))
 
     def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
