@@ -105,7 +105,7 @@ def _hit_has_its_entry(
             ("the hit is not empty", 1 <= length),
             ("a lookup peeks past the cap at most", cap <= horizon),
             (
-                "its last unit is held just when an entry vouches for it",
+                "its last unit is held if and only if an entry vouches for it",
                 held(unit) == fine.is_held(kind, unit, units, reach, entries),
             ),
             ("no entry vouches for it", for_all(0, horizon, is_absent)),
@@ -115,7 +115,7 @@ def _hit_has_its_entry(
 
 
 def _vouched_for() -> Iterable[Obligation]:
-    """That a hit is served just when entries vouch for what it reads."""
+    """That a hit is served if and only if entries vouch for what it reads."""
     for kind in fine.FINE_KINDS:
         which = "at or past its end in its block" if kind is FULL else "at its end"
         yield Obligation(

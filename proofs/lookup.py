@@ -81,7 +81,7 @@ def _less_is_invalid(at: Interpretation, kind: GroupKind, lookahead: int) -> Sta
 
 @obligation(
     "valid_hit_is_within_reach_and_complete",
-    "A hit is valid just when lookup may serve it and each block that it requires is cached.",
+    "A hit is valid if and only if lookup may serve it and each block that it requires is cached.",
     CASES,
     earlier_boundary=(
         "It is when each block is that the block edge before requires.",

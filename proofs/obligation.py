@@ -48,7 +48,7 @@ make the first one smallest, then the second, and so on."""
 
 
 def refutation(state: State, at: Z3Interpretation) -> list[Term]:
-    """What a counterexample satisfies: it is contradictory just when the statement holds.
+    """What a counterexample satisfies: it is contradictory if and only if the statement holds.
 
     These are Z3's terms.
     """

@@ -84,7 +84,7 @@ def _found_is_real(at: Interpretation) -> Statement:
 
 @obligation(
     "sound_blocks_are_of_two_kinds",
-    "All that must hold of a block holds just when it is the null block, not queued and not "
+    "All that must hold of a block holds if and only if it is the null block, not queued and not "
     "cached, or another one that is counted, queued when no table holds it and not otherwise, and"
     " named by its keys, which describe it.",
     leaked=("Or one that no table holds and that is not queued.", {"leaks": True}),
@@ -104,7 +104,7 @@ def _sound_by_cases(at: Interpretation, leaks: bool = False) -> Statement:
 
 @obligation(
     "reset_waits_for_holders",
-    "A block allows a reset just when it is unused or the null block.",
+    "A block allows a reset if and only if it is unused or the null block.",
     held=("Or when a table holds it.", {"held": True}),
 )
 def _resets(at: Interpretation, held: bool = False) -> Statement:

@@ -190,7 +190,7 @@ def _value(solution: z3.ModelRef, size: z3.ArithRef) -> int:
 def replay(state: State, model: Model, broken: bool) -> None:
     """Evaluate the statement on the ints of the model.
 
-    Raises `ReplayError` unless all hypotheses hold, and the conclusion fails just when the
+    Raises `ReplayError` unless all hypotheses hold, and the conclusion fails if and only if the
     model is said to break it.
     """
     statement = state(Replay(model))

@@ -75,7 +75,7 @@ def fine_situations() -> Iterator[History]:
 
 
 def ends_of_states() -> Iterator[History]:
-    """States at the ends of what is known, and of what is computed at once.
+    """Requests whose Mamba states end where tokens, hashes or steps run out.
 
     A prompt resumes with its output, in one chunk; a prompt and a half-filled block go on. Others
     take what a chunk that ends inside a block leaves, and what a step of one token does. Hashes

@@ -487,7 +487,7 @@ class StepRules:
         )
 
     def _in_common(self, name: str, ran_by: Mapping[str, int]) -> list[int]:
-        """What it has in common with each request of which so many tokens are computed."""
+        """How many tokens a request shares with each other one, of those computed there."""
         arrival = self._arrivals[name]
         mine = arrival.content + arrival.output
         return [

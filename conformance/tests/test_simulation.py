@@ -302,7 +302,7 @@ _DRAFTS = {"none": (False, 0), "blocks dropped": (True, 0), "hashes look ahead":
 def forked(
     path: Path, model: Model, drafts: str, interval: int | None, tokens: int, places: int
 ) -> Iterator[tuple[Policies, dict[Cause, int], Counter[Limit]]]:
-    """What requests lose that come after one of so many tokens, and cannot hit."""
+    """What requests that follow one of this length lose, and what they cannot hit."""
     eagle, ahead = _DRAFTS[drafts]
     if not model.configurations(eagle):
         return

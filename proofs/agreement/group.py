@@ -80,7 +80,7 @@ def _owed(at: Interpretation, mode: str) -> tuple[str, Formula]:
     index, block, _ = pair(at)
     owed = at.block_sets("owed")(index, block)
     return (
-        "a block is owed just when it is retained whatever is promised",
+        "a block is owed if and only if it is retained whatever is promised",
         owed == _is_retained(at, mode),
     )
 
@@ -89,7 +89,7 @@ def _kept(at: Interpretation, mode: str) -> tuple[str, Formula]:
     index, block, _ = pair(at)
     kept = at.block_sets("kept")(index, block)
     return (
-        "a block is kept just when it is retained for what the request promises",
+        "a block is kept if and only if it is retained for what the request promises",
         kept == _is_retained(at, mode, _promised(at)),
     )
 

@@ -97,7 +97,7 @@ def valid_in_both(mode: str) -> Obligation:
     )
     return Obligation(
         "a_hit_is_valid_in_both",
-        f"{where} of any later request is valid just when it is with dense caching.",
+        f"{where} of any later request is valid if and only if it is with dense caching.",
         partial(_valid_in_both, mode=mode),
         (longer,),
     )
@@ -178,8 +178,8 @@ def promised_in_both(mode: str) -> Obligation:
     """That the caches serve a promised hit alike."""
     return Obligation(
         "a_promised_hit_is_valid_in_both",
-        "Once its run is computed, a promised hit is valid just when it is with dense caching, "
-        "unless the promise has lapsed.",
+        "Once its run is computed, a promised hit is valid if and only if it is with dense "
+        "caching, unless the promise has lapsed.",
         partial(_of_promise, mode=mode, spared=False),
     )
 
@@ -189,7 +189,7 @@ def promised_until_evicted(mode: str) -> Obligation:
     """That a promised hit is served while its run is there."""
     return Obligation(
         "a_promised_hit_is_valid_until_evicted",
-        "Until a block of its run is evicted, it is valid just when it would be if all were "
+        "Until a block of its run is evicted, it is valid if and only if it would be if all were "
         "cached.",
         partial(_of_promise, mode=mode, spared=True),
     )

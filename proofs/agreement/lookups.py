@@ -126,8 +126,8 @@ def promised_hit(mode: str) -> Obligation:
     """That a resend or an extension gets what it is promised."""
     return Obligation(
         "lookup_returns_the_promised_hit_when_dense_caching_would",
-        "Lookup gives a resend or an extension its promised hit just when dense caching would, and "
-        "otherwise no more than that.",
+        "Lookup gives a resend or an extension its promised hit if and only if dense caching "
+        "would, and otherwise no more than that.",
         partial(_promised, mode=mode),
         (Mutant("always", "It always does.", partial(_promised, mode=mode, always=True)),),
         interpretation=Opaque,
