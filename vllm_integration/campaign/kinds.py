@@ -13,6 +13,7 @@ KINDS = {
             histories.work,
             histories.seen,
             histories.fold,
+            frozenset({"seed"}),
             endless=True,
         ),
         Kind(
@@ -22,8 +23,17 @@ KINDS = {
             selftest.work,
             selftest.seen,
             selftest.fold,
+            frozenset({"family", "quick", "thorough"}),
         ),
-        Kind("survey", survey.prepare, survey.plan, survey.work, survey.seen, survey.fold),
+        Kind(
+            "survey",
+            survey.prepare,
+            survey.plan,
+            survey.work,
+            survey.seen,
+            survey.fold,
+            frozenset({"quick", "thorough"}),
+        ),
         Kind(
             "simulate",
             simulate.prepare,

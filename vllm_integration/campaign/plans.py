@@ -121,6 +121,7 @@ class Kind:
         work: runs one.
         seen: what a result shows, a word for each thing, for the live line.
         fold: what the results say together.
+        takes: the options of the command line that change its jobs, by parameter.
         endless: whether there are always more jobs, so that a campaign needs a limit.
     """
 
@@ -130,4 +131,5 @@ class Kind:
     work: Work
     seen: Callable[[Given, Result], Iterable[str]]
     fold: Callable[[Given, Ended], Summary]
+    takes: frozenset[str] = frozenset()
     endless: bool = False

@@ -41,6 +41,7 @@ _RANGE = ".."
 def prepare(words: Sequence[str], given: Given, announce: Callable[[str], None]) -> Given:
     """Releases and other targets in order, or ``PATH@BASE..HEAD``."""
     if len(words) != 1 or _RANGE not in words[0]:
+        words = list(dict.fromkeys(words))
         if len(words) < 2:
             raise CampaignError("name several targets, oldest first, or PATH@BASE..HEAD")
         named_so = [(word, word) for word in words]

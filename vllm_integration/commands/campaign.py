@@ -17,7 +17,7 @@ from hitproof.vllm_integration.campaign.running import Live, Until, run
 from hitproof.vllm_integration.campaign.serving import Setting
 from hitproof.vllm_integration.campaign.store import MERGED, Store, StoreError
 from hitproof.vllm_integration.commands.options import Format, OneWorker
-from hitproof.vllm_integration.commands.outputs import Outputs
+from hitproof.vllm_integration.commands.outputs import Outputs, given_by_user
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
@@ -62,6 +62,11 @@ def campaign(
     kind = KINDS[what]
     profile = wanted_profile(quick, thorough, output)
     outputs = Outputs(context, output, html)
+    for name in sorted(frozenset().union(*(each.takes for each in KINDS.values())) - kind.takes):
+        if given_by_user(context, name):
+            takers = " and ".join(each.name for each in KINDS.values() if name in each.takes)
+            sentence = f"--{name} is for campaigns of {takers}; leave it out for {kind.name}"
+            fail(Verdict.USAGE, sentence, output)
     if kind.endless and hours is None and number is None:
         sentence = f"a campaign of {kind.name} has no end of its own; give --hours or --jobs"
         fail(Verdict.USAGE, sentence, output)

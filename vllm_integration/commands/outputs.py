@@ -13,6 +13,12 @@ from hitproof.vllm_integration.reports.html import writing
 from hitproof.vllm_integration.verdict import Verdict
 
 
+def given_by_user(context: typer.Context, name: str) -> bool:
+    """Whether a parameter was typed or set in the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name in {"COMMANDLINE", "ENVIRONMENT"}
+
+
 class Outputs:
     """Where the result of a command goes; ends with a usage error where it cannot.
 
@@ -88,8 +94,7 @@ class Outputs:
         context, options, arguments = self._context, list[str](), list[str]()
         for parameter in context.command.params:
             name = parameter.name or ""
-            source = context.get_parameter_source(name)
-            if source is None or source.name not in {"COMMANDLINE", "ENVIRONMENT"}:
+            if not given_by_user(context, name):
                 continue
             value = context.params[name]
             values = value if isinstance(value, list | tuple) else [value]

@@ -45,11 +45,12 @@ def survey(
     """
     plain = Format.JSON if output is SurveyFormat.JSON else Format.TEXT
     profile = wanted_profile(quick, thorough, plain)
+    names = list(dict.fromkeys(releases or ()))
     with failures(plain):
         faults = load()
-        found = [] if releases else read(kept)
+        found = [] if names else read(kept)
         unsettled: list[str] = []
-        for name in releases or ():
+        for name in names:
             target = resolve(name, announce=announce)
             known = records.read(LEDGER)
             with progress(f"judging vLLM {name}") as done:
