@@ -1,5 +1,7 @@
 """``hitproof fixes``: list, show, apply and verify the patches that remove faults of a release."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -127,6 +129,7 @@ def verify(
 
     Alone, and beside each that changes the same function, a fix is checked in the configurations
     and histories with which the ledger shows its faults; together, all of the profile is checked.
+    Of each it says what it changes, and how many functions are the same with all that they call.
 
     The exit code is 0 if so, 1 if a divergence of the fault is left or another one is new, and 3
     if something could not be judged.
@@ -139,13 +142,23 @@ def verify(
         fewer: list[tuple[Fix, ...]] = []
         if not together and len(fixes) > 1:
             fewer = [*((fix,) for fix in fixes), *pairs(original, fixes)]
-        for some in [*fewer, fixes]:
-            wanted = EVERYTHING if fully or some is fixes else near(some)
-            with progress(f"judging vLLM {RELEASE} with {name_of(some)}") as done:
-                each = verify_fixes(original, some, profile, limits, done, wanted)
+
+        def alone(some: tuple[Fix, ...]) -> Verified:
+            wanted, one = EVERYTHING if fully else near(some), replace(limits, jobs=1)
+            return verify_fixes(original, some, profile, one, lambda *_: None, wanted)
+
+        def tell(each: Verified) -> None:
             verified.append(each)
             if output is Format.TEXT:
                 show(output, list, partial(rendering.print_verified, each))
+
+        what = f"judging vLLM {RELEASE} with one fix or two that change the same function"
+        with progress(what) as done, ThreadPoolExecutor(limits.jobs) as pool:
+            for each in pool.map(alone, fewer):
+                tell(each)
+                done(len(verified), len(fewer))
+        with progress(f"judging vLLM {RELEASE} with {name_of(fixes)}") as done:
+            tell(verify_fixes(original, fixes, profile, limits, done))
     show(
         output,
         lambda: rendering.verified_json(verified),

@@ -1,9 +1,10 @@
 """What a check says of the release with some fixes: what is gone, what is left, and what is new."""
 
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import EVERYTHING, Selection, Wanted
 from hitproof.vllm_integration.sandbox.driver import Limits
-from hitproof.vllm_integration.targets.changed import changed_functions
+from hitproof.vllm_integration.targets.reach import Reach, reach
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -42,6 +43,7 @@ class Verified:
         remaining: by the cause of other known divergences, and of these copies, how many are found.
         grown: known divergences that reach further, as the fixes say of what they uncover.
         new: other findings that the release itself does not have.
+        reach: what they change, and which functions are as they were with all that they call.
         detail: why not everything could be judged; empty if it could.
     """
 
@@ -53,6 +55,7 @@ class Verified:
     remaining: Mapping[str, int]
     grown: tuple[Finding, ...]
     new: tuple[Finding, ...]
+    reach: Reach | None = None
     detail: str = ""
 
     @property
@@ -93,7 +96,7 @@ def places(entries: Iterable[Entry]) -> Wanted:
 
 def pairs(release: Path, fixes: Sequence[Fix]) -> list[tuple[Fix, Fix]]:
     """The fixes that change the same function of the ``release``, two by two."""
-    changed = {fix.number: _changed(release, fix) for fix in fixes}
+    changed = {fix.number: {*reach_of(release, (fix,)).changed} for fix in fixes}
     return [
         (one, other)
         for one, other in combinations(fixes, 2)
@@ -101,16 +104,21 @@ def pairs(release: Path, fixes: Sequence[Fix]) -> list[tuple[Fix, Fix]]:
     ]
 
 
-def _changed(release: Path, fix: Fix) -> set[tuple[str, str]]:
-    """The module and the name of each function that a fix changes."""
+@cache
+def reach_of(release: Path, fixes: tuple[Fix, ...]) -> Reach:
+    """How far the changes of fixes to the ``release`` reach. Raises `FixError`."""
+    with patched(release, fixes) as tree:
+        return reach(release, tree, {path for fix in fixes for path in fix.paths})
+
+
+@contextmanager
+def patched(release: Path, fixes: Sequence[Fix]) -> Iterator[Path]:
+    """A tree of the ``release`` with fixes applied, while it lasts. Raises `FixError`."""
     with tempfile.TemporaryDirectory(prefix="hitproof-fixes-") as place:
-        base, head = Path(place) / "base", Path(place) / "head"
-        for root in (base, head):
-            for path in fix.paths:
-                (root / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(release / path, root / path)
-        apply(head, [fix])
-        return {*changed_functions(base, head).names}
+        tree = Path(place) / "tree"
+        linked(release, tree, {path for fix in fixes for path in fix.paths})
+        apply(tree, fixes)
+        yield tree
 
 
 def verify(
@@ -125,10 +133,7 @@ def verify(
 
     Exceptions as `gate.check`, and those of `trees.apply` and `LedgerError`.
     """
-    with tempfile.TemporaryDirectory(prefix="hitproof-fixes-") as place:
-        tree = Path(place) / "tree"
-        linked(release, tree, {path for fix in fixes for path in fix.paths})
-        apply(tree, fixes)
+    with patched(release, fixes) as tree:
         run = Run(
             Target(f"{RELEASE} with {name_of(fixes)}", tree, RELEASE, inferred="its fixes"),
             profile,
@@ -139,7 +144,7 @@ def verify(
             wanted=wanted,
         )
         report = check(run, progress)
-    return of_report(fixes, report)
+    return replace(of_report(fixes, report), reach=reach_of(release, tuple(fixes)))
 
 
 def _with_refusals(record: Record | None, fixes: Sequence[Fix]) -> Record | None:

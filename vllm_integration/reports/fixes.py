@@ -17,7 +17,11 @@ from hitproof.vllm_integration.fixes.verifying import Verified
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.survey.faults import Fault
 from hitproof.vllm_integration.survey.survey import Release, seen_in, span
+from hitproof.vllm_integration.targets.reach import CORE, Reach
 from hitproof.vllm_integration.templates import templates
+
+_MOST_NAMES = 12
+"""Up to how many changed definitions are named."""
 
 
 def print_list(fixes: Sequence[Fix], console: Console) -> None:
@@ -94,6 +98,9 @@ def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:
             "copies": [entry.signature.as_json() for entry in each.copies],
             "also_gone": [entry.signature.as_json() for entry in each.also],
             **picked(each, "remaining", "grown", "new", "detail", verdict="verdict.label"),
+            "changed": [":".join(key) for key in each.reach.changed] if each.reach else [],
+            "callers": [*each.reach.callers] if each.reach else [],
+            "same": each.reach.same if each.reach else 0,
         }
         for each in verified
     ]
@@ -112,8 +119,19 @@ def print_verified(each: Verified, console: Console) -> None:
         for finding in findings:
             text = f"  {name}: {finding.signature.divergence}: {finding.signature.headline}"
             console.print(escape(text))
+    if each.reach:
+        console.print(escape(f"  {_reached(each.reach)}"))
     if each.detail:
         console.print(escape(f"  not judged: {each.detail}"))
+
+
+def _reached(reach: Reach) -> str:
+    """What a patch changes, in a line."""
+    changed = [name for _, name in reach.changed]
+    told = count(changed, "definition") if len(changed) > _MOST_NAMES else ", ".join(changed)
+    callers = count(reach.callers, "function")
+    same = f"{callers} may call it, {reach.same} of {CORE} are the same with all that they call"
+    return f"changes {told}; {same}"
 
 
 def print_remaining(each: Verified, console: Console) -> None:

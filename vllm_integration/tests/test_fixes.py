@@ -305,7 +305,8 @@ def test_verify_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = [fix.number for fix in FIXES[:2]]
     result = fixes("verify", *numbers)
     assert result.exit_code == 1
-    first, left, second, both, rest, *kept = result.output.splitlines()
+    first, left, changes, second, _, both, _, rest, *kept = result.output.splitlines()
+    assert re.match(r"  changes HybridKV\w+.find_longest_cache_hit; \d+ functions may ", changes)
     assert first.startswith(f"fix {numbers[0]}: diverges; {len(ONE.entries) - 1} of ")
     assert left == f"  left: {ONE.entries[0].signature.headline}"
     assert second.startswith(f"fix {numbers[1]}: conforms; ")
