@@ -42,6 +42,7 @@ from hitproof.vllm_integration.reports.fixes import print_remaining, shown, upst
 from hitproof.vllm_integration.survey.faults import load as load_faults
 from hitproof.vllm_integration.survey.survey import read as read_survey
 from hitproof.vllm_integration.tests.conftest import limits, release
+from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.tests.reports import (
     changed_policy,
     conforming,
@@ -407,9 +408,14 @@ def test_no_hunk_does_nothing(fix: Fix, number: int, tree: Path, tmp_path: Path)
         assert verified_now(fewer).verdict is not Verdict.CONFORMS
 
 
-ON_CPU = """
+PLUGIN = """
+import os
+
+import huggingface_hub.constants
 import vllm.platforms
 from vllm.platforms.cpu import CpuPlatform
+
+huggingface_hub.constants.HF_HUB_CACHE = os.environ["HF_HUB_CACHE"]  # which is imported already
 vllm.platforms._current_platform = CpuPlatform()
 """
 OPT = {
@@ -425,12 +431,12 @@ OPT = {
 @pytest.fixture
 def hub(tmp_path: Path) -> Path:
     """A cache of the model hub that has the configuration of the model of vLLM's tests."""
-    model = tmp_path / "hf/hub/models--facebook--opt-125m"
+    model = tmp_path / "hub/models--facebook--opt-125m"
     (model / "snapshots/only").mkdir(parents=True)
     (model / "snapshots/only/config.json").write_text(json.dumps(OPT))
     (model / "refs").mkdir()
     (model / "refs/main").write_text("only")
-    return tmp_path / "hf"
+    return tmp_path / "hub"
 
 
 @pytest.mark.long
@@ -443,14 +449,20 @@ def test_its_test_fails_without_it_and_passes_with_it(fix: Fix, tmp_path: Path, 
     with (root / fix.test_file).open("a") as suite:
         suite.write(f"\n\n{fix.test.strip()}\n")
     plugin.parent.mkdir()
-    plugin.write_text(ON_CPU)
+    plugin.write_text(PLUGIN)
     names = re.findall(r"^def (test_\w+)", fix.test, re.MULTILINE)
-    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(hub)}
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(hub)}
 
     def ended() -> int:
         options = ["-q", "--noconftest", "-p", "no:cacheprovider", "-p", "on_cpu"]
         return subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *(f"{fix.test_file}::{n}" for n in names)],
+            [
+                os.environ[PYTHON],
+                "-m",
+                "pytest",
+                *options,
+                *(f"{fix.test_file}::{n}" for n in names),
+            ],
             cwd=root,
             env=os.environ | offline | {"PYTHONPATH": f"{root}:{plugin.parent}"},
             capture_output=True,
