@@ -1,7 +1,6 @@
 """The examples in README and the guides are what the commands print."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -14,26 +13,15 @@ from hitproof.vllm_integration.tests.conftest import Check, hitproof
 
 GUIDES = ROOT / "docs" / "pages" / "commands"
 COMMANDS = typer.main.get_group(cli.app).commands
-LONG = {
-    "hitproof check 0.22.1",
-    "hitproof check 0.33.0",  # which is what `make check` runs
-    "hitproof diff --quick 0.22.1 0.23.0",
-}
-"""What no other test runs, and takes long."""
 
 
 def named(example: Example) -> str:
     return f"{example.document.name}: {example.command}"
 
 
-def long_as_it_is(example: Example) -> Any:
-    """The example as a parameter."""
-    return pytest.param(example, marks=[pytest.mark.long] if example.command in LONG else ())
-
-
 @pytest.mark.long
 @pytest.mark.release
-@pytest.mark.parametrize("example", [*map(long_as_it_is, all_examples())], ids=named)
+@pytest.mark.parametrize("example", all_examples(), ids=named)
 def test_an_example_is_what_is_printed(example: Example, checked: Check) -> None:
     name, *words = example.words
     printed = checked(*words).text if name == "check" else hitproof(name, *words).stdout

@@ -98,7 +98,7 @@ def test_a_missing_field_is_noticed() -> None:
     [
         ("configs", ["configs"]),
         ("policies", ["policies"]),
-        pytest.param("prove", ["prove"], marks=pytest.mark.long),
+        ("prove", ["prove", "mask_keeps_only_reachable_blocks"]),
         pytest.param("policies_target", ["policies", "0.33.0"], marks=pytest.mark.release),
         pytest.param(
             "replay",
