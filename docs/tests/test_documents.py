@@ -138,6 +138,36 @@ def test_architecture_names_the_modules_beside_the_sub_packages() -> None:
             assert module.name == "__init__.py" or f"`{name}`" in ARCHITECTURE, name
 
 
+def way(of: str, text: str = ARCHITECTURE) -> list[str]:
+    """The modules that a command passes through, in order, as ARCHITECTURE lists them."""
+    steps = text.partition(f"## The way of a {of}\n")[2].partition("\n## ")[0]
+    listed = "".join(re.findall(r"^(?:\d\.| {3}).*\n", steps, flags=re.M))
+    return list(dict.fromkeys(re.findall(r"`(\w[\w/]+\.py)`", listed)))
+
+
+def comes_out_of_nothing(modules: list[str]) -> list[str]:
+    """Those but the first that no earlier one imports, or starts a process with."""
+    known, found = "", []
+    for module in modules:
+        package, _, name = (
+            f"hitproof/{module}".removesuffix(".py").replace("/", ".").rpartition(".")
+        )
+        imported = rf"from {package}\.{name} import|from {package} import [^\n]*\b{name}\b"
+        if known and not re.search(imported, known):
+            found.append(module)
+        known += (ROOT / module).read_text(encoding="utf-8")
+    return found
+
+
+@pytest.mark.parametrize("command", ["check", "replay"])
+def test_a_way_is_short_and_each_module_leads_to_the_next(command: str) -> None:
+    modules = way(command)
+    assert modules[0] == f"vllm_integration/commands/{command}.py"
+    assert 10 <= len(modules) <= 12
+    assert comes_out_of_nothing(modules) == []
+    assert comes_out_of_nothing([*modules[:2], "spec/tiers.py"]) == ["spec/tiers.py"]
+
+
 def test_a_module_that_is_not_there_is_noticed() -> None:
     with pytest.raises(NoSuchCode):
         find("conformance.judge.no_such")
