@@ -322,6 +322,8 @@ _REPLAYED = {
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
 """How many scenarios of each kind offload: in any of three ways, to a store, or in chunks."""
+_OFFLOADED_RARELY = "two connectors", "reads fail", "answers later"
+"""Kinds that these have in turn."""
 _BESIDE_OFFLOADS = (
     "states",
     "windows, drafts",
@@ -386,7 +388,8 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
             for turn in range(getattr(_OFFLOADS, profile)):
                 beside = _BESIDE_OFFLOADS[turn % len(_BESIDE_OFFLOADS)]
                 number = place + turn * len(FEATURES)
-                for how in ("offloads", "store", "in chunks"):
+                rare = _OFFLOADED_RARELY[turn % len(_OFFLOADED_RARELY)]
+                for how in ("offloads", "store", "in chunks", rare):
                     yield Play(origin, f"{seed}:{number} with {how}, {beside}")
             for turn in range(getattr(_LAST_TOKENS, profile)):
                 beside = _BESIDE_LAST_TOKENS[turn % len(_BESIDE_LAST_TOKENS)]

@@ -437,7 +437,8 @@ def _offloads(made: Scenario, how: str | None = None) -> None:
     delay, sizes = made.any_of(0, 0, 1, 3), {each.block_size for each in made.groups}
     retention = made.any_of(None, "dense", "dense")
     connector = Connector(offloads=room, delay=delay)
-    if how := how or made.any_of(None, "chunks", "chunks", "store"):
+    how = how or made.any_of("blocks", "chunks", "chunks", "store")
+    if how != "blocks":
         alignment = math.lcm(*sizes)
         retention = made.any_of(None, None, 0, alignment, 2 * alignment, "dense")
     if how == "chunks":
@@ -450,6 +451,53 @@ def _offloads(made: Scenario, how: str | None = None) -> None:
     made.deployed["connector"] = connector
     if any(each.kind in SPARSE_KINDS for each in made.groups):
         made.deployed["retention_interval"] = retention
+
+
+def _unread(made: Scenario) -> None:
+    """Some of what is in a store cannot be read once, and some requests come again."""
+    made.scarce = True
+    _offloads(made, "store")
+    made.deployed["connector"] = replace(
+        made.deployed["connector"], load_failure=made.any_of("fail", "recompute")
+    )
+
+
+def _reads_fail(made: Scenario) -> None:
+    _asked_again_unreset(made)
+
+    def fails(request: Arrival) -> dict[str, Any]:
+        return {"invalid_blocks": (made.random.randrange(1 + len(request.prompt) // made.size),)}
+
+    made.each(0.6, fails)
+
+
+def _several(made: Scenario) -> None:
+    """Two connectors, of which one may have what requests say."""
+    made.scarce = made.chance(0.7)
+    kinds = made.random.sample(("blocks", "chunks", "chunks", "store", "own"), 2)
+    both = []
+    for kind in kinds:
+        if kind == "own":
+            both.append(Connector())
+        else:
+            _offloads(made, kind)
+            both.append(made.deployed["connector"])
+    made.deployed["connector"] = replace(both[0], beside=both[1])
+
+
+def _loads_beside(made: Scenario) -> None:
+    _asked_again_unreset(made)
+    connector: Connector = made.deployed["connector"]
+    if connector.loads:
+        _transfers(made)
+        made.each(1, lambda _: {"invalid_blocks": (), "invalid_steps": None})
+
+
+def _later(made: Scenario) -> None:
+    """Lookups are answered when they are repeated."""
+    made.scarce = True
+    _offloads(made, made.any_of("chunks", "store"))
+    made.deployed["connector"] = replace(made.deployed["connector"], later=made.any_of(1, 2, 5))
 
 
 def _in_chunks(made: Scenario) -> None:
@@ -468,10 +516,13 @@ def _in_chunks(made: Scenario) -> None:
 
 
 def _asked_again(made: Scenario) -> None:
-    """Requests go on with what others have computed, when chunks of it are in host memory alone.
+    """Requests go on with what others have computed, when chunks of it are in host memory alone."""
+    _asked_again_unreset(made)
+    made.each(0.5, lambda _: {"after_reset": True})
 
-    Two of them come at once.
-    """
+
+def _asked_again_unreset(made: Scenario) -> None:
+    """Requests go on with what others have computed; two of them come at once."""
     names = list(made.requests)
     for name in ("again", "too", "more"):
         donor = made.random.choice(names)
@@ -480,7 +531,6 @@ def _asked_again(made: Scenario) -> None:
         prompt = made.any_of(first.prompt, whole, whole + made.new_tokens(made.size))
         prompt, output = prompt[: _LONGEST * made.size], made.new_tokens(made.random.randint(1, 6))
         made.requests[name] = Arrival(prompt, output, made.any_of(0, 0, 2), donor)
-    made.each(0.5, lambda _: {"after_reset": True})
 
 
 def _asked_twice(made: Scenario) -> None:
@@ -621,6 +671,9 @@ FEATURES = (
 _NAMED = (
     Feature("store", lambda made: _offloads(made, "store")),
     Feature("in chunks", _in_chunks, _asked_again),
+    Feature("reads fail", _unread, _reads_fail),
+    Feature("two connectors", _several, _loads_beside),
+    Feature("answers later", _later, _asked_again_unreset),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),
     Feature("one token left", _drafts_of_others, _one_token_left, without=("drafts", "retention")),

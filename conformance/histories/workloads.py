@@ -106,13 +106,29 @@ class Connector:
     ``offload_prompt_only`` set to false."""
     delay: NonNegativeInt = 0
     """Additional steps until a copy to or from host memory, or a store, is reported as done."""
+    later: NonNegativeInt = 0
+    """How often a request is told to ask again before what it looks up in chunks or a store is
+    known."""
+    beside: "Connector | None" = None
+    """Another connector: the first of both that has tokens of a request loads them, and both keep
+    what is computed. vLLM: ``MultiConnector``."""
 
     __pydantic_config__ = STRICT
 
     @property
+    def several(self) -> "tuple[Connector, ...]":
+        """The connector and those beside it, in the order in which they are asked."""
+        return (self, *(() if self.beside is None else self.beside.several))
+
+    @property
     def keeps(self) -> bool:
-        """Whether it has what was computed, and not what the requests say."""
-        return bool(self.offloads or self.store)
+        """Whether it, or one beside it, has what was computed, and not what the requests say."""
+        return any(each.offloads or each.store for each in self.several)
+
+    @property
+    def loads(self) -> bool:
+        """Whether it, or one beside it, has what the requests say."""
+        return any(not (each.offloads or each.store) for each in self.several)
 
 
 @dataclass(frozen=True)
@@ -270,10 +286,17 @@ class Deployment:
             )
         if self.connector is not None and self.connector.keeps and self.layers:
             raise HistoryError("offloading needs groups, not layers; omit layers or offloads")
-        if self.connector is not None and self.connector.chunk and not self.connector.offloads:
-            raise HistoryError("chunks are of host memory; set connector.offloads, or omit chunk")
-        if self.connector is not None and self.connector.store and self.connector.offloads:
-            raise HistoryError("blocks are kept in host memory or a store; omit offloads or store")
+        for each in () if self.connector is None else self.connector.several:
+            if each.chunk and not each.offloads:
+                raise HistoryError(
+                    "chunks are of host memory; set connector.offloads, or omit chunk"
+                )
+            if each.store and each.offloads:
+                raise HistoryError(
+                    "blocks are kept in host memory or a store; omit offloads or store"
+                )
+            if each.later and not (each.chunk or each.store):
+                raise HistoryError("only chunks and stores answer later; omit later")
         if self.connector is not None and self.host is not None:
             raise HistoryError("a host pool has its own connector; omit connector")
         if self.encoder is not None and not self.enable_chunked_prefill:
@@ -561,7 +584,7 @@ class SchedulerHistory:
         if connector is None and any(each.reset_connector for each in self.resets):
             raise HistoryError("there is no connector to reset; set connector")
         if any(each.connector_refuses for each in self.resets) and (
-            connector is None or connector.keeps
+            connector is None or connector.keeps or connector.beside is not None
         ):
             raise HistoryError(
                 "an offloading connector reports its own failures; omit connector_refuses"
@@ -634,8 +657,9 @@ class SchedulerHistory:
             raise HistoryError(
                 f"nothing loads what request {name} asks for; set host.loads, or connector"
             )
-        offloads = deployment.connector is not None and deployment.connector.keeps
-        if offloads and (request.loads or request.send_steps is not None):
+        if (request.loads or request.send_steps is not None) and not (
+            deployment.connector is None or deployment.connector.loads
+        ):
             raise HistoryError(
                 f"an offloading connector has what was computed, so request {name} cannot say it; "
                 "omit loads and send_steps, or offloads"

@@ -64,6 +64,8 @@ class Offloading(ConnectorTransfers):
         """Those of them that are made, and not reported."""
         self._stored: list[HostCopy] = []
         self._reported: set[tuple[bool, int]] = set()
+        self._begun_before: set[str] = set()
+        """Requests of which it may have forgotten what it had."""
         self._offered: dict[str, set[tuple[int, Any]]] = {}
         """What was offered of each request, since it was admitted."""
         self._more = False
@@ -87,10 +89,17 @@ class Offloading(ConnectorTransfers):
             _in_chunks if connector.chunk else _signature,
         )
 
+    keeps = True
+
     @property
     def is_busy(self) -> bool:
         """Whether anything is being copied, or not taken up."""
         return bool(self._copies or self._reported) or self._more
+
+    @property
+    def loading(self) -> frozenset[str]:
+        """See `ConnectorTransfers`."""
+        return frozenset(name for _, copy in self._copies for name in copy.loads or ())
 
     def flush(self, plan: Plan) -> None:
         """See `ConnectorTransfers`."""
@@ -151,7 +160,10 @@ class Offloading(ConnectorTransfers):
         self._made = [copy for copy in self._made if copy not in done]
         self._reported |= {(each.loads is None, each.number) for each in done}
         loaded = [name for each in done for name in each.loads or ()]
-        self._waited.update(loaded)
+        failed = {name for each in done if each.failed for name in each.loads or ()}
+        self._failed |= failed
+        # With several groups a load fails as a whole.
+        self._waited.update({*loaded} - (failed if len(self._engine.groups) > 1 else set()))
         stored = tuple(each.number for each in done if each.loads is None)
         read = tuple(each.number for each in done if each.loads is not None)
         return HostResult(done=stored, read=read, loaded=tuple(loaded))
@@ -175,17 +187,15 @@ class Offloading(ConnectorTransfers):
         stored: Cached,
         due_hit: Callable[[str, int, Cached], int],
     ) -> Iterator[Violation]:
-        """Lookups of this plan that serve less than what was ``stored`` when it was made.
-
-        ``lengths`` are the tokens of the requests. Where hits may end inside blocks, ``due_hit``
-        has the longest for a prompt and what is stored of it or local.
-        """
+        """See `ConnectorTransfers`."""
         told, layout = plan.transfers, self._layout
         assert told is not None
         for name, answer in told.answers.items():
             skips = self._arrivals[name].skip_reading_prefix_cache
-            if layout is None or answer.more is None or skips:
+            asks_again = answer.more is None or (self._fine and self._connector.later)
+            if layout is None or asks_again or skips:
                 continue
+            assert answer.more is not None
             there = {
                 (number, chunk)
                 for number, looked_up in enumerate(layout.looked_up)
@@ -217,14 +227,11 @@ class Offloading(ConnectorTransfers):
         return chunks <= self._connector.offloads
 
     def left_out(self, lives: Mapping[str, Life], stored: Cached) -> Iterator[Violation]:
-        """What is not ``stored`` of requests that have ended, where nothing was evicted.
-
-        What a window or a state had before a hit, or a preemption, may be gone.
-        """
+        """See `ConnectorTransfers`."""
         if self._layout is None or not self._keeps_all:
             return
         for name, life in lives.items():
-            if life.ended != "finished" or name in self._outdated:
+            if life.ended != "finished" or name in self._begun_before:
                 continue
             tokens = prompt = len(self._arrivals[name].prompt)
             if self._connector.outputs:
@@ -253,13 +260,13 @@ class Offloading(ConnectorTransfers):
                             f"it is not, in groups {looked_up.group_ids}",
                         )
 
-    def forget(self, requests: Iterable[str]) -> None:
+    def reset(self, requests: Iterable[str]) -> None:
         """See `ConnectorTransfers`."""
-        super().forget(requests)
         self._offered.clear()
+        self._begun_before.update(requests)
 
     def wrong_keys(self, cached: Cached) -> Iterator[Violation]:
-        """The keys of host memory that do not name what their block holds."""
+        """See `ConnectorTransfers`."""
         yield from self._keys.wrong(cached)
 
     def _copy(self, copy: HostCopy) -> None:

@@ -37,6 +37,7 @@ from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.resets import Resets, judge_reset
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
 from hitproof.conformance.scheduling.sessions import Sessions
+from hitproof.conformance.scheduling.several import Several
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.scheduling.transfers import CONNECTOR, ConnectorTransfers
 from hitproof.conformance.subject.failures import crash_of
@@ -106,11 +107,15 @@ class _Player:
         connector = history.deployment.connector
         self._transfers: ConnectorTransfers | None = None
         if connector is not None:
-            self._transfers = (
-                Offloading(engine, connector, history.requests, requests, self._content, prefixes)
-                if connector.keeps
-                else ConnectorTransfers(engine, connector, history.requests, self._content)
-            )
+            several = [
+                Offloading(engine, each, history.requests, requests, self._content, prefixes)
+                if each.offloads or each.store
+                else ConnectorTransfers(engine, each, history.requests, self._content)
+                for each in connector.several
+            ]
+            self._transfers = several[0]
+            if len(several) > 1:
+                self._transfers = Several(several, self._content, len(engine.groups))
         self._runner = ModelRunner(
             engine,
             history.requests,
@@ -332,8 +337,10 @@ class _Player:
         was = self._scheduler.reset(wanted)
         for each_wrong in judge_reset(wanted, was, held, self._scheduler.pool()):
             self._add(each_wrong)
-        if wanted.reset_connector and self._transfers is not None and False not in was.connector:
-            self._transfers.forget(self._arrived)
+        if wanted.reset_connector and self._transfers is not None:
+            self._transfers.reset(self._arrived)
+            if False not in was.connector:
+                self._transfers.forget(self._arrived)
         if wanted.reset_connector:
             self._emptied = self._step
             self._stored.clear()
@@ -629,11 +636,14 @@ class _Player:
         filled it, and what is about to be stored is not promised.
         """
         connector = self._history.deployment.connector
-        if connector is None or not connector.store or self._skips(name):
+        fails = self._history.requests[name].invalid_blocks
+        if connector is None or not connector.store or self._skips(name) or fails:
             return
         self._learn(name)
         tokens = len(self._history.requests[name].prompt)
-        stored = self._named(self._scheduler.pool().offloaded)
+        first = len(self._engine.groups)  # those of connectors beside it follow
+        offloaded = self._named(self._scheduler.pool().offloaded).items()
+        stored = {key: ids for key, ids in offloaded if key[0] < first}
         found = self._judge.due_hit(name, tokens, stored)
         last = tokens - tokens % math.lcm(*(each.block_size for each in self._engine.groups))
         unit = self._engine.hash_block_size
@@ -681,11 +691,12 @@ class _Player:
     def _judge_answers(self, plan: Plan, before: PoolState) -> None:
         """What is in host memory, and not under way, is served together with what is local."""
         told = plan.transfers
-        if not isinstance(self._transfers, Offloading) or not told or self._history.sessions:
+        if self._transfers is None or not told or self._history.sessions:
             return
-        for name in told.answers:
+        answered = {*told.answers, *(name for each in told.several for name in each.answers)}
+        for name in answered:
             self._learn(name)
-        lengths = {name: self._num_tokens(name) for name in told.answers}
+        lengths = {name: self._num_tokens(name) for name in answered}
         stored, due_hit = self._named(before.offloaded), self._judge.due_hit
         for each_wrong in self._transfers.too_short(plan, lengths, stored, due_hit):
             self._add(each_wrong)
@@ -746,7 +757,7 @@ class _Player:
         pool = self._scheduler.pool()
         for wrong in self._content.keys.wrong(self._named(pool.cached)):
             self._add(wrong)
-        if isinstance(self._transfers, Offloading):
+        if self._transfers is not None and self._transfers.keeps:
             for wrong in self._transfers.wrong_keys(self._named(pool.offloaded)):
                 self._add(wrong)
         if self._tiers is not None and pool.host is not None:
@@ -859,7 +870,7 @@ class _Player:
             if life.hit is not None and name in self._ended and name not in self._reported:
                 self._add(_told("never", f"request {name}", "it is not reported"))
         # A load that fails, or that nobody waits for any more, may be looked up again.
-        uncounted = self._sessions or isinstance(self._transfers, Offloading)
+        uncounted = self._sessions or (self._transfers is not None and self._transfers.keeps)
         uncounted = uncounted or any(
             each.load_fails or each.invalid_blocks or (each.loads and each.aborted)
             for each in self._history.requests.values()
@@ -892,7 +903,8 @@ class _Player:
         if self._tiers is not None and pool.host is not None:
             for wrong in self._tiers.left(pool.host):
                 self._add(wrong)
-        if isinstance(self._transfers, Offloading) and not self._history.sessions:
+        keeps = self._transfers is not None and self._transfers.keeps
+        if self._transfers is not None and keeps and not self._history.sessions:
             self._learn_all()
             offloaded = self._named(pool.offloaded)
             for wrong in self._transfers.left_out(self.outcome.lives, offloaded):

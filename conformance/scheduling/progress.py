@@ -24,7 +24,11 @@ class Progress:
 
     def __init__(self, history: SchedulerHistory) -> None:
         # With several pipeline ranks a decode waits for its turn.
-        self.patience = _EMPTY + history.deployment.ranks - 1
+        deployment = history.deployment
+        several = () if deployment.connector is None else deployment.connector.several
+        # A lookup goes from group to group, and back to the first.
+        repeats = sum(each.later for each in several) * (2 + len(deployment.groups))
+        self.patience = _EMPTY + deployment.ranks - 1 + repeats
         """So many empty steps in a row are a standstill."""
         self._most = _FRUITLESS * len(history.requests)
         self._empty = self._fruitless = 0

@@ -641,7 +641,8 @@ class StepRules:
             return
         turn = self._turn(now)
         taken = [n for n in (*now.after, *self._begun(plan)) if n not in now.before]
-        left = [n for n in now.known if n not in now.after and n not in now.before]
+        begun = plan.transfers.begun.union(now.before, now.after)
+        left = [n for n in now.known if n not in begun]
         if self._deployment.policy == "fcfs":
             left = [n for n in left if n not in self._gave_way]
             taken = [n for n in taken if n not in self._gave_way]

@@ -21,6 +21,8 @@ from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.content_store import INVALID_LOAD
+from hitproof.conformance.judge.followers import Cached
+from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.subject.schedulers import HostResult, Loading, Plan
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
@@ -78,6 +80,9 @@ class ConnectorTransfers:
         self._outdated: set[str] = set()
         self.spoilt: set[str] = set()
 
+    keeps = False
+    """Whether it has what was computed."""
+
     @property
     def is_busy(self) -> bool:
         """Whether anything is on its way, or not taken up."""
@@ -113,6 +118,9 @@ class ConnectorTransfers:
     def forget(self, requests: Iterable[str]) -> None:
         """What the connector has of these is of old weights; loads under way go on."""
         self._outdated.update(requests)
+
+    def reset(self, requests: Iterable[str]) -> None:
+        """It was asked to forget what it has of these, which it may have done."""
 
     def waited(self, request: str) -> bool:
         """Whether the request has waited for a load, so that it has blocks when it is admitted.
@@ -211,6 +219,36 @@ class ConnectorTransfers:
         over = {("loads", name) for name in result.loaded}
         over |= {("sends", name) for name in result.sent}
         self._under_way = [e for e in self._under_way if (e.what, e.request) not in over]
+
+    # --- what is asked of those that keep what was computed ---------------------------------------
+
+    def too_short(
+        self,
+        plan: Plan,
+        lengths: Mapping[str, int],
+        stored: Cached,
+        due_hit: Callable[[str, int, Cached], int],
+    ) -> Iterator[Violation]:
+        """Lookups of this plan that serve less than what was ``stored`` when it was made.
+
+        ``lengths`` are the tokens of the requests. Where hits may end inside blocks, ``due_hit``
+        has the longest for a prompt and what is stored of it or local.
+        """
+        del plan, lengths, stored, due_hit
+        yield from ()
+
+    def left_out(self, lives: Mapping[str, Life], stored: Cached) -> Iterator[Violation]:
+        """What is not ``stored`` of requests that have ended, where nothing was evicted.
+
+        What a window or a state had before a hit, or a preemption, may be gone.
+        """
+        del lives, stored
+        yield from ()
+
+    def wrong_keys(self, cached: Cached) -> Iterator[Violation]:
+        """The keys of what it has that do not name what their block holds."""
+        del cached
+        yield from ()
 
     # --- its parts -------------------------------------------------------------------------------
 

@@ -106,6 +106,7 @@ class Transfers:
         answers: what it answered the scheduler that has planned the step, where that is known.
         offered: the chunks of each request that a tier was offered and did not refuse, by group and
             key, in this order.
+        several: where there are several connectors, what each is asked.
     """
 
     loads: Mapping[str, Loading]
@@ -116,6 +117,13 @@ class Transfers:
     more: bool = False
     answers: Mapping[str, "HostAnswer"] = field(default_factory=dict)
     offered: Mapping[str, Sequence[tuple[int, Any]]] = field(default_factory=dict)
+    several: tuple["Transfers", ...] = ()
+
+    @property
+    def begun(self) -> frozenset[str]:
+        """The requests for which a load begins."""
+        copied = (name for each in self.copies for name in each.loads or ())
+        return frozenset(self.loads).union(copied, *(each.begun for each in self.several))
 
 
 @dataclass(frozen=True)
@@ -140,12 +148,14 @@ class HostCopy:
         blocks: those on the device.
         host: those in host memory, one for each.
         loads: the requests that wait for it; None where it stores.
+        failed: blocks on the device that it should have filled, and has not.
     """
 
     number: int
     blocks: tuple[int, ...]
     host: tuple[int, ...]
     loads: tuple[str, ...] | None = None
+    failed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,6 +196,7 @@ class HostResult:
         invalid: blocks whose load has failed.
         sent: requests that have been sent.
         read: copies from host memory.
+        several: where there are several connectors, what the workers of each report.
     """
 
     done: tuple[int, ...] = ()
@@ -195,6 +206,7 @@ class HostResult:
     invalid: tuple[int, ...] = ()
     sent: tuple[str, ...] = ()
     read: tuple[int, ...] = ()
+    several: tuple["HostResult", ...] = ()
 
 
 @dataclass(frozen=True)

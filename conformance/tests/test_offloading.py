@@ -21,6 +21,7 @@ from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.offloading import Offloading
 from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.scheduling.runner import ModelRunner, about
+from hitproof.conformance.scheduling.several import Several
 from hitproof.conformance.scheduling.transfers import Touched
 from hitproof.conformance.subject.schedulers import (
     HostAnswer,
@@ -264,6 +265,62 @@ def test_a_chunk_is_offered_once(
     assert found == wrong
 
 
+def beside(*second: HostCopy, first: tuple[HostCopy, ...] = ()) -> tuple[set[str], set[Code]]:
+    """What is wrong with what request b reads, and with keys, where both of two connectors store.
+
+    Then the ``second`` makes these copies, and the ``first`` those.
+    """
+    requests = {name: each.request for name, each in ARRIVALS.items()}
+    judge = Judge(ENGINE, requests, PREFIXES, JudgedPolicies())
+    content = ContentModel(
+        ENGINE, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
+    )
+    connector = Connector(offloads=9, beside=Connector(offloads=9))
+    parts = [
+        Offloading(ENGINE, each, ARRIVALS, requests, content, PREFIXES)
+        for each in connector.several
+    ]
+    several = Several(parts, content, len(ENGINE.groups))
+    deployment = Deployment(ENGINE.groups, 20, 64, 64, connector=connector)
+    runner = ModelRunner(ENGINE, ARRIVALS, content, about(deployment), transfers=several)
+    pool = PoolState({}, 0, frozenset(range(1, 20)))
+    a = Scheduled("a", 0, 9, 0, ((1, 2, 3),), whole=True, first=True)
+    b = Scheduled("b", 8, 1, 0, ((7, 8, 9),), whole=True, first=True)
+    found: set[str] = set()
+    both = (STORED,), (replace(STORED, host=(3, 4)),)
+    for scheduled, copies in (((a,), both), ((), (first, second)), ((b,), ((), ()))):
+        told = tuple(Transfers({}, {}, each) for each in copies)
+        plan = Plan(scheduled, transfers=Transfers({}, {}, several=told))
+        done, wrong = runner.execute(plan, pool)
+        found |= {str(each.signature.defect) for each in wrong}
+        runner.sample(plan, done, {})
+        list(runner.taken_up(done, {}))
+    keys = KEYS | {(1, key): (block - 2,) for (_, key), (block,) in KEYS.items()}
+    return found, {Code(each.signature.code) for each in several.wrong_keys(keys)}
+
+
+OF_SECOND = replace(LOADED, host=(3, 4))
+
+
+def test_one_of_two_connectors_loads_what_it_has() -> None:
+    assert beside(OF_SECOND) == (set(), set())
+    assert beside(LOADED) == ({"other-content-read"}, set())
+    twice = "transferred-page-used(how=twice, what=loads)"
+    assert beside(OF_SECOND, first=(LOADED,)) == ({twice}, set())
+
+
+def test_keys_of_each_of_two_connectors_are_judged() -> None:
+    stored = HostCopy(1, (3,), (3,))
+    assert beside(stored)[1] == {Code.KEY_NAMES_OTHER_CONTENT}
+    assert beside(first=(stored,))[1] == set()
+
+
+@pytest.mark.parametrize("failed", [(), (8,)])
+def test_what_is_not_read_is_not_there(failed: tuple[int, ...]) -> None:
+    loaded = LOADED if not failed else replace(LOADED, blocks=(7,), host=(5,), failed=failed)
+    assert seen(STORED, loaded)[1] == ({Code.OTHER_CONTENT_READ} if failed else set())
+
+
 def test_what_the_connector_has_is_not_said_of_requests() -> None:
     deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector(offloads=9))
     with pytest.raises(HistoryError, match="or offloads"):
@@ -272,5 +329,7 @@ def test_what_the_connector_has_is_not_said_of_requests() -> None:
         replace(deployment, connector=Connector(chunk=2))
     with pytest.raises(HistoryError, match="omit offloads or store"):
         replace(deployment, connector=Connector(offloads=2, store=True))
+    with pytest.raises(HistoryError, match="omit later"):
+        replace(deployment, connector=Connector(beside=Connector(later=1)))
     with pytest.raises(HistoryError, match="omit layers or offloads"):
         replace(deployment, layers=(Layers(),))

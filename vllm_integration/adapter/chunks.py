@@ -11,10 +11,9 @@ from hitproof.conformance.histories.workloads import Arrival
 from hitproof.conformance.subject.schedulers import HostAnswer, HostCopy, HostResult, Transfers
 from hitproof.spec.groups import Group
 from hitproof.vllm_integration.adapter.inspection import attribute, call
-from hitproof.vllm_integration.adapter.transfers import RunningConnector
+from hitproof.vllm_integration.adapter.transfers import LOOKUP, RunningConnector
 
 CONNECTOR = "OffloadingConnector"
-LOOKUP = "get_num_new_matched_tokens"
 _CHUNK_NAMES = ("blocks_per_chunk", "block_size_factor")
 _MANAGER = "vllm.v1.kv_offload.cpu.manager"
 
@@ -34,6 +33,7 @@ def connect_chunks(
     num_chunks: int = 0,
     outputs: bool = False,
     ranks: int = 1,
+    later: int = 0,
 ) -> None:
     """Put the connector into a configuration, for chunks of so many blocks.
 
@@ -41,7 +41,8 @@ def connect_chunks(
 
     Without ``num_chunks`` its backend has what it is asked for
     (`vllm_integration.adapter.offloads`), with it vLLM's own pool of host memory. With ``outputs``
-    not only prompts are offloaded.
+    not only prompts are offloaded. Each lookup of a chunk is answered when it was asked ``later``
+    times before.
     """
     from vllm import config
 
@@ -52,6 +53,7 @@ def connect_chunks(
         "spec_name": "OffloadsSpec",
         "spec_module_path": "hitproof.vllm_integration.adapter.offloads",
         "num_chunks": num_chunks,
+        "later": later,
         "offload_prompt_only": not outputs,
         **(one if len(sizes) == 1 else {"blocks_per_chunk": chunk}),
     }

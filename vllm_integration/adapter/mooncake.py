@@ -8,19 +8,25 @@ which are taken meanwhile show. Imported in the worker process only.
 import copy
 import re
 import sys
-from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import compress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.workloads import Arrival
+from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Transfers
-from hitproof.vllm_integration.adapter.inspection import attribute, call
-from hitproof.vllm_integration.adapter.transfers import RunningConnector
+from hitproof.vllm_integration.adapter.inspection import attribute, call, must
+from hitproof.vllm_integration.adapter.transfers import (
+    LOOKUP,
+    RunningConnector,
+    reports_failed_loads,
+)
 
 _STORE = "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store"
 _PAGE = 64
@@ -36,7 +42,7 @@ def has_store() -> bool:
         return False
 
 
-def connect_store(vllm_config: Any) -> None:
+def connect_store(vllm_config: Any, connector: Connector) -> None:
     """Put the connector into a configuration."""
     from vllm import config
 
@@ -45,7 +51,11 @@ def connect_store(vllm_config: Any) -> None:
         import_module(f"{_STORE}.worker")
     vllm_config.kv_transfer_config = call(
         attribute(config, "KVTransferConfig"),
-        {"kv_connector": "MooncakeStoreConnector", "kv_role": "kv_both"},
+        {
+            "kv_connector": "MooncakeStoreConnector",
+            "kv_role": "kv_both",
+            "kv_load_failure_policy": connector.load_failure,
+        },
         "KVTransferConfig",
     )
 
@@ -68,6 +78,10 @@ class _Values:
     def __init__(self) -> None:
         self.places: dict[str, int] = {}
         self.copied: list[tuple[str, int]] = []
+        self.unread: set[int] = set()
+        """Blocks on the device for which no value can be read now."""
+        self.failed: list[int] = []
+        """Those of them for which one was asked for."""
         self.base = 0
 
     def register_buffer(self, base: int, length: int) -> int:
@@ -97,13 +111,19 @@ class _Values:
         self, keys: Sequence[str], addrs: Sequence[Sequence[int]], *_: Any
     ) -> list[int]:
         """Read values; -1 where there is none."""
-        return self._copy(keys, addrs)
+        return self._copy(keys, addrs, self.unread)
 
-    def _copy(self, keys: Sequence[str], addrs: Sequence[Sequence[int]]) -> list[int]:
-        for key, places in zip(keys, addrs, strict=True):
-            if key in self.places:
-                self.copied.append((key, (places[0] - self.base) // _PAGE))
-        return [1 if key in self.places else -1 for key in keys]
+    def _copy(
+        self, keys: Sequence[str], addrs: Sequence[Sequence[int]], unread: Set[int] = frozenset()
+    ) -> list[int]:
+        blocks = [(places[0] - self.base) // _PAGE for places in addrs]
+        done = [
+            key in self.places and block not in unread
+            for key, block in zip(keys, blocks, strict=True)
+        ]
+        self.copied += compress(zip(keys, blocks, strict=True), done)
+        self.failed += [block for block in blocks if block in unread]
+        return [1 if each else -1 for each in done]
 
     def remove_all(self, *_: Any, **__: Any) -> int:
         """Forget everything."""
@@ -119,13 +139,19 @@ class _Client:
     """What asks the worker for hits, without a socket in between."""
 
     worker: Any = None
+    later = 0
 
     def __init__(self, *_: Any) -> None:
         """It is given a worker later."""
+        self._asked = Counter[str]()
 
     def lookup(self, *args: Any, **_: Any) -> Any:
-        """The worker's answer. Up to 0.23 the request is not named."""
+        """The worker's answer, which may not be there yet. Up to 0.23 the request is not named."""
         tokens, hashes = [each for each in args if not isinstance(each, str)][:2]
+        name = next((each for each in args if isinstance(each, str)), None)
+        if name is not None and self._asked[name] < self.later:
+            self._asked[name] += 1
+            return None
         return self.worker.lookup(tokens, hashes)
 
     def discard(self, name: str) -> None:
@@ -214,7 +240,7 @@ class RunningStore(RunningConnector):
     What a step queues is done ``delay`` steps later.
     """
 
-    def __init__(self, scheduler: Any, vllm_config: Any, delay: int) -> None:
+    def __init__(self, scheduler: Any, vllm_config: Any, connector: Connector) -> None:
         super().__init__(scheduler)
         config = scheduler.kv_cache_config
         self._worker = _worker(vllm_config, config)
@@ -222,7 +248,20 @@ class RunningStore(RunningConnector):
         half = attribute(self._connector, "connector_scheduler")
         self._client = attribute(half, "client")
         self._client.worker = self._worker
-        self._delay, self._step, self._numbers = delay, 0, 0
+        # Releases that wait for the answer have no such setting.
+        self._client.later = connector.later if hasattr(half, "lookup_async") else 0
+        self._fails: dict[str, tuple[int, ...]] = {}
+        self._delay, self._step, self._numbers = connector.delay, 0, 0
+        real = attribute(self._connector, LOOKUP)
+
+        def noted(request: Any, *args: Any) -> tuple[int | None, bool]:
+            answer: tuple[int | None, bool] = real(request, *args)
+            if answer[0] is None:
+                self._put_off.add(request.request_id)
+            return answer
+
+        self._put_off = set[str]()
+        setattr(self._connector, LOOKUP, noted)
         self._queued: deque[tuple[int, Any, Any]] = deque()
         self._reports: deque[Any] = deque()
         self._groups = [
@@ -232,7 +271,11 @@ class RunningStore(RunningConnector):
         ]
 
     def has(self, name: str, arrival: Arrival) -> None:
-        """It has what it stored."""
+        """It has what it stored, of which some cannot be read once."""
+        if arrival.invalid_blocks:
+            what = "reports no load that has failed as a whole"
+            must(len(self._groups) == 1 or reports_failed_loads(), what, "invalid_blocks")
+            self._fails[name] = arrival.invalid_blocks
 
     def step(self, output: Any) -> Transfers:
         """See `RunningConnector`. What is queued is done in turn, whoever it is for."""
@@ -251,13 +294,24 @@ class RunningStore(RunningConnector):
         copies = []
         while self._queued and self._queued[0][0] <= self._step - self._delay:
             _, thread, item = self._queued.popleft()
+            loads = "Recv" in type(thread).__name__
+            fails = self._fails.pop(item.req_id, ()) if loads else ()
+            unread = {t[place] for t in item.block_ids for place in fails if place < len(t)}
+            self._values.unread = unread
             with suppress(Exception):  # a thread logs them, and goes on
                 thread._handle_request(item)
-            loads = "Recv" in type(thread).__name__
             copies.append(self._copy((item.req_id,) if loads else None))
         nothing = copy.copy(told)
         nothing.requests, nothing.preempted_req_ids = [], set()
-        self._reports.append(self._report(first, worker.get_finished(set(), nothing)))
+        failed: dict[str, set[str]] = {}
+        if hasattr(worker, "get_transfer_results"):
+            told = worker.get_transfer_results(set(), nothing)
+            then = told.finished_sending, told.finished_recving
+            failed = {"failed_recving": told.failed_recving}
+        else:
+            then = worker.get_finished(set(), nothing)
+        self._reports.append(replace(self._report(first, then), **failed))
+        self.put_off, self._put_off = frozenset(self._put_off), set()
         return Transfers({}, {}, tuple(copies), more=bool(self._queued))
 
     def _threads(self) -> list[Any]:
@@ -268,10 +322,11 @@ class RunningStore(RunningConnector):
 
     def _copy(self, loads: tuple[str, ...] | None) -> HostCopy:
         copied, self._values.copied = self._values.copied, []
+        failed, self._values.failed = tuple(self._values.failed), []
         self._numbers += 1
         blocks = tuple(block for _, block in copied)
         places = tuple(self._values.places[key] for key, _ in copied)
-        return HostCopy(self._numbers, blocks, places, loads)
+        return HostCopy(self._numbers, blocks, places, loads, failed)
 
     def _report(self, *finished: tuple[set[str] | None, set[str] | None]) -> Any:
         from vllm.v1.outputs import KVConnectorOutput

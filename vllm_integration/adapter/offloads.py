@@ -4,6 +4,7 @@ vLLM imports it by the name of this module, as any backend out of its tree. Impo
 process only.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -65,11 +66,21 @@ class Offloads(base.OffloadingManager):  # type: ignore[misc]  # untyped vLLM
 class HostMemory(CPUOffloadingManager):  # type: ignore[misc]  # untyped vLLM
     """The target's own pool of host memory; it can be asked for all that it has."""
 
-    def __init__(self, num_chunks: int) -> None:
+    def __init__(self, num_chunks: int, later: int = 0) -> None:
         super().__init__(num_chunks)
+        self._later = later
+        self._asked = Counter[tuple[str, Any]]()
         self._seen: dict[Any, None] = {}
         self.offered: list[tuple[str, Any]] = []
         """What it was offered and did not refuse, with the requests that it is of."""
+
+    def lookup(self, key: Any, *args: Any) -> Any:
+        """Whether the key is stored, which some requests are told when they ask again."""
+        asked = getattr(args[0] if args else None, "req_id", ""), key
+        if self._asked[asked] < self._later:
+            self._asked[asked] += 1
+            return None if _RESULTS is None else _RESULTS.RETRY
+        return super().lookup(key, *args)
 
     def prepare_store(self, keys: Collection[Any], *args: Any, **kwargs: Any) -> Any:
         """What is stored; its keys are noted."""
@@ -93,7 +104,7 @@ class OffloadsSpec(base.OffloadingSpec):  # type: ignore[misc]  # untyped vLLM
     def get_manager(self) -> Any:
         """The scheduler's half."""
         num_chunks = self.extra_config["num_chunks"]
-        return HostMemory(num_chunks) if num_chunks else Offloads()
+        return HostMemory(num_chunks, self.extra_config["later"]) if num_chunks else Offloads()
 
     def get_worker(self, *_: Any) -> Any:
         """There is no worker."""

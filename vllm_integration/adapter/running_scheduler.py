@@ -14,6 +14,7 @@ from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
 from hitproof.conformance.histories.workloads import (
     Arrival,
+    Connector,
     Deployment,
     Pause,
     Reset,
@@ -43,6 +44,7 @@ from hitproof.vllm_integration.adapter.host_pool import (
 from hitproof.vllm_integration.adapter.inspection import attribute, call, must, parameters_of
 from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.mooncake import RunningStore
+from hitproof.vllm_integration.adapter.several import RunningSeveral
 from hitproof.vllm_integration.adapter.transfers import RunningConnector, RunningOffload
 
 ENCODED = "encoder_cache_manager"
@@ -123,18 +125,31 @@ class VllmScheduler:
         self._host: RunningHostPool | None = None
         self._connector: RunningConnector | None = None
         if deployment.connector is not None:
-            if deployment.connector.store:
-                self._connector = RunningStore(scheduler, vllm_config, deployment.connector.delay)
-            elif deployment.connector.chunk:
-                self._connector = RunningChunks(scheduler)
-            elif deployment.connector.offloads:
-                offload = self._connector = RunningOffload(scheduler)
-                offload.bind(vllm.utils, self.engine, self._requests)
-            else:
-                self._connector = RunningConnector(scheduler)
+            self._connector = self._running(deployment.connector)
         if deployment.host is not None:
             self._host = RunningHostPool(scheduler, deployment.host)
             self._host.bind(vllm.utils, self.engine, self._requests)
+
+    def _running(self, connector: Connector) -> RunningConnector:
+        """The connector of the scheduler, or the several that it has."""
+        if connector.beside is None:
+            return self._running_one(self.scheduler, connector)
+
+        def one(place: int, of_it: Any) -> RunningConnector:
+            return self._running_one(of_it, connector.several[place])
+
+        return RunningSeveral(self.scheduler, len(self.engine.groups), one)
+
+    def _running_one(self, scheduler: Any, connector: Connector) -> RunningConnector:
+        if connector.store:
+            return RunningStore(scheduler, self.vllm_config, connector)
+        if connector.chunk:
+            return RunningChunks(scheduler)
+        if connector.offloads:
+            offload = RunningOffload(scheduler)
+            offload.bind(self._vllm.utils, self.engine, self._requests)
+            return offload
+        return RunningConnector(scheduler)
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         request = self.make_request(name, arrival)

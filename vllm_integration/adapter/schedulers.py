@@ -280,15 +280,14 @@ class VllmSchedulers:
             made.speculative_config = self._speculative(deployment, made.model_config)
         if deployment.host is not None:
             connect(made, deployment.host)
-        if (asked := deployment.connector) is not None and asked.store:
-            mooncake.connect_store(made)
-        elif asked is not None and asked.chunk:
-            ranks = math.prod(getattr(deployment, name) for name in _CONTEXT_PARALLEL)
-            connect_chunks(
-                made, deployment.groups, asked.chunk, asked.offloads, asked.outputs, ranks
-            )
-        elif asked is not None:
-            transfers.connect(made, asked)
+        if deployment.connector is not None:
+            several = []
+            for each in deployment.connector.several:
+                _connect(made, deployment, each)
+                several.append(made.kv_transfer_config)
+            if len(several) > 1:
+                policy = deployment.connector.load_failure
+                transfers.connect_several(made, several, policy)
         if deployment.encoder is not None and deployment.encoder.ec_connector:
             from hitproof.vllm_integration.adapter.encoding import ENCODING
 
@@ -455,7 +454,8 @@ class VllmSchedulers:
             given=("self",),
         )
         with _refusals():
-            stored = deployment.connector is not None and deployment.connector.store
+            several = () if deployment.connector is None else deployment.connector.several
+            stored = any(each.store for each in several)
             with mooncake.starting() if stored else nullcontext():
                 scheduler = scheduler_class(**keywords)
         if deployment.encoder is not None:
@@ -574,9 +574,31 @@ def _embedded_whole(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]]:
 
 def _keeps(connector: Connector) -> bool:
     """Whether the release has what offloads in that way, as it is judged."""
+    if connector.beside is not None:
+        both = (_keeps(replace(each, beside=None)) for each in connector.several if each.keeps)
+        return transfers.tells_several_back() and all(both)
     if connector.store:
         return mooncake.has_store()
     return offloads_chunks() if connector.chunk else transfers.offloads()
+
+
+def _connect(vllm_config: Any, deployment: Deployment, connector: Connector) -> None:
+    """Put a connector into a configuration, without those beside it."""
+    if connector.store:
+        mooncake.connect_store(vllm_config, connector)
+    elif connector.chunk:
+        ranks = math.prod(getattr(deployment, name) for name in _CONTEXT_PARALLEL)
+        connect_chunks(
+            vllm_config,
+            deployment.groups,
+            connector.chunk,
+            connector.offloads,
+            connector.outputs,
+            ranks,
+            connector.later,
+        )
+    else:
+        transfers.connect(vllm_config, connector)
 
 
 def _staggers() -> bool:

@@ -3,8 +3,9 @@
 Imported in the worker process only.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +21,37 @@ LOADING = {
     "kv_connector_module_path": "hitproof.vllm_integration.adapter.loading",
 }
 """Where vLLM finds the connector."""
+LOOKUP = "get_num_new_matched_tokens"
 _OFFLOADING = "SimpleCPUOffloadConnector"
 _NUM_OFFLOADED = "simple_cpu_offload_num_blocks"
+_MULTI = "vllm.distributed.kv_transfer.kv_connector.v1.multi_connector"
+
+
+def connect_several(vllm_config: Any, made: Sequence[Any], load_failure: str) -> None:
+    """Put several connectors into a configuration, of which ``made`` are the configurations."""
+    from vllm import config
+
+    must(tells_several_back(), "has several connectors whose workers report nothing", "beside")
+    names = "kv_connector", "kv_role", "kv_connector_extra_config", "kv_connector_module_path"
+    connectors = [
+        {name: value for name in names if (value := getattr(each, name)) is not None}
+        for each in made
+    ]
+    vllm_config.kv_transfer_config = call(
+        attribute(config, "KVTransferConfig"),
+        {
+            "kv_connector": "MultiConnector",
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": {"connectors": connectors},
+            "kv_load_failure_policy": load_failure,
+        },
+        "KVTransferConfig",
+    )
+
+
+def tells_several_back() -> bool:
+    """Whether what workers report gets to each of several connectors."""
+    return hasattr(import_module(_MULTI), "MultiKVConnectorWorkerMetadata")
 
 
 def connect(vllm_config: Any, connector: Connector) -> None:
@@ -59,8 +89,9 @@ def offloads() -> bool:
 def num_offloaded(vllm_config: Any) -> int | None:
     """The blocks of host memory in a configuration, as workers report them."""
     extra = getattr(vllm_config.kv_transfer_config, "kv_connector_extra_config", None) or {}
-    number: int | None = extra.get("num_cpu_blocks")
-    return number
+    of_each = [each.get("kv_connector_extra_config", {}) for each in extra.get("connectors", ())]
+    found = (each.get("num_cpu_blocks") for each in (extra, *of_each))
+    return next((int(each) for each in found if each is not None), None)
 
 
 def reports_failed_loads() -> bool:

@@ -90,6 +90,11 @@ def offloading(many: int, how: str, *names: str) -> Iterable[SchedulerHistory]:
     return islice(kept, many)
 
 
+def named(many: int, *features: str) -> Iterable[SchedulerHistory]:
+    """So many scenarios with each of these features."""
+    return (scenario(f"1:{number} with {each}") for each in features for number in range(many))
+
+
 def kept(*files: Path) -> Iterable[SchedulerHistory]:
     """Histories of files, of which few scenarios show the same."""
     return [read_workload(each.read_text(encoding="utf-8")) for each in files]
@@ -115,9 +120,12 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "chunks": lambda: chain(
         offloading(40, "chunks"),
         offloading(12, "chunks", "resets"),
-        (scenario(f"1:{number} with in chunks, windows, drafts") for number in range(12)),
+        named(12, "in chunks, windows, drafts"),
     ),
     "stores": lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks")),
+    "several": lambda: named(24, "two connectors", "two connectors, states"),
+    "reads": lambda: named(12, "reads fail", "reads fail, windows"),
+    "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
     "resumed": lambda: kept(HERE.parent / "known" / "scheduler_raises_in_flight.json"),
 }
