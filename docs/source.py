@@ -30,7 +30,7 @@ def find(name: str) -> Any:
             thing = getattr(thing, part, None) or importlib.import_module(module)
     except ImportError:
         raise NoSuchCode(f"{name} is not in the source (there is no {module})") from None
-    return thing
+    return inspect.unwrap(thing)
 
 
 def text(thing: Any) -> str:
@@ -71,6 +71,7 @@ def rests_on(clause: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 
 def _called(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    function = inspect.unwrap(function)
     assert isinstance(function, FunctionType)
     for code in (function.__code__, *filter(inspect.iscode, function.__code__.co_consts)):
         for name in code.co_names:

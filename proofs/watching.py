@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from inspect import unwrap
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -18,7 +19,8 @@ from hitproof.spec.terms import Symbol
 
 def _clauses() -> dict[CodeType, Clause]:
     cited = {clause for claim in CLAIMS.values() for clause in claim.clauses}
-    return {clause.__code__: clause for clause in cited if isinstance(clause, FunctionType)}
+    stated = {unwrap(clause): clause for clause in cited}
+    return {own.__code__: clause for own, clause in stated.items() if isinstance(own, FunctionType)}
 
 
 @contextmanager

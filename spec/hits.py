@@ -1,7 +1,6 @@
 """Hits: which blocks a hit requires, when it is valid, and which one lookup must return."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
@@ -9,7 +8,6 @@ from hitproof.spec.terms import (
     Blocks,
     Formula,
     Items,
-    Symbol,
     Term,
     Tokens,
     by_cases,
@@ -27,16 +25,13 @@ Cached = Callable[[int, Blocks], Formula]
 for any block from 0 on, also beyond the lookahead horizon."""
 
 
+@by_cases("kind", GroupKind)
 def run_start(group: BlockGeometry, boundary: Blocks) -> Blocks:
     """First block of the required run at ``boundary``, in blocks; below 0 means from block 0.
 
     For chunked local attention it is the block that holds the first token of the boundary's
     chunk. Where a chunk starts at the boundary it is the boundary: nothing before it is read.
     """
-    if isinstance(group.kind, Symbol):
-        return by_cases(
-            group.kind, GroupKind, lambda kind: run_start(replace(group, kind=kind), boundary)
-        )
     match group.kind:
         case GroupKind.FULL_ATTENTION:
             return 0

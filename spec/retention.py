@@ -26,7 +26,6 @@ from hitproof.spec.mask import in_mask, next_boundary
 from hitproof.spec.terms import (
     Blocks,
     Formula,
-    Symbol,
     Tokens,
     by_cases,
     for_all,
@@ -102,6 +101,7 @@ def sibling_boundary(group: BlockGeometry, block: Blocks, interval: Blocks) -> B
     return next_boundary(replace(group, segment=interval), block)
 
 
+@by_cases("kind", GroupKind)
 def in_retained_mask(
     group: BlockGeometry, block: Blocks, replays: Sequence[Blocks], interval: Blocks | None = None
 ) -> Formula:
@@ -112,12 +112,6 @@ def in_retained_mask(
     when it is in the required run of a promised boundary; boundary 0 means no hit. Kinds that
     are not in `SPARSE_KINDS` keep what dense retention keeps.
     """
-    if isinstance(group.kind, Symbol):
-        return by_cases(
-            group.kind,
-            GroupKind,
-            lambda kind: in_retained_mask(replace(group, kind=kind), block, replays, interval),
-        )
     if group.kind not in SPARSE_KINDS:
         return in_mask(group, block)
     first, *others = replays

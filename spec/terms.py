@@ -9,8 +9,8 @@ as well. `max` and `min` hide Python's, which cannot compare symbols.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 Term: TypeAlias = Any
@@ -173,13 +173,28 @@ def choose(condition: Formula, then: Callable[[], Term], otherwise: Callable[[],
     return _logic(condition).choose(condition, then(), otherwise())
 
 
-def by_cases(symbol: Term, values: Iterable[_Item], told: Callable[[_Item], Term]) -> Term:
-    """What is told of the value, one of these, that a symbol stands for."""
+def by_cases(field: str, values: Iterable[Term]) -> Callable[[_Clause], _Clause]:
+    """Let a clause that is stated by cases of a field of its first operand take a symbol there.
+
+    ``values`` are those that the symbol may stand for.
+    """
     *others, last = values
-    result = told(last)
-    for value in others:
-        result = _logic(symbol).choose(symbol == value, told(value), result)
-    return result
+
+    def of_any(clause: _Clause) -> _Clause:
+        @wraps(clause)
+        def told(operand: Any, *rest: Term) -> Term:
+            symbol = getattr(operand, field)
+            if not isinstance(symbol, Symbol):
+                return clause(operand, *rest)
+            result = clause(replace(operand, **{field: last}), *rest)
+            for value in others:
+                case = clause(replace(operand, **{field: value}), *rest)
+                result = symbol.logic.choose(symbol == value, case, result)
+            return result
+
+        return cast(_Clause, told)
+
+    return of_any
 
 
 def for_each(items: Items[_Item], holds: Callable[[Term, _Item], Formula]) -> Formula:

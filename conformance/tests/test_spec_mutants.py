@@ -236,7 +236,8 @@ def unlike_its_label(clause: str, survivors: list[str]) -> str:
 
 
 def mutants_of(clause: str) -> list[Mutant]:
-    return [each for each in all_mutants({clause}) if each.function is CITED[clause]]
+    stated = inspect.unwrap(CITED[clause])
+    return [each for each in all_mutants({clause}) if each.function is stated]
 
 
 @pytest.mark.long
@@ -245,6 +246,7 @@ def mutants_of(clause: str) -> list[Mutant]:
 )
 def test_a_clause_is_called_proved_if_theorems_notice_each_change_of_it(clause: str) -> None:
     generated = mutants_of(clause)
+    assert generated or clause == "is_real"  # which has nothing to change
     survivors = [mutant.name for mutant in generated if noticed_by(mutant) is None]
     assert unlike_its_label(clause, survivors) == ""
 

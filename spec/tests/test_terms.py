@@ -1,5 +1,6 @@
 """What stands for operators does on ints what its docstring says, and asks symbols."""
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from operator import ne
@@ -8,6 +9,7 @@ from typing import Any
 from hitproof.spec.terms import (
     Span,
     Symbol,
+    by_cases,
     ceil_div,
     for_all,
     greatest,
@@ -82,3 +84,19 @@ def test_a_symbol_on_either_side_is_asked_with_the_operands_in_order() -> None:
     assert ranges == [Span(x, 3), Span(0, x)]
     said: list[object] = [greatest(x, 3, bool), greatest(2, x, bool)]
     assert said == [f"greatest(x, 3, {bool})", f"greatest(2, x, {bool})"]
+
+
+@dataclass
+class Shape:
+    kind: Any
+    size: int
+
+
+def test_cases_are_told_of_each_value_that_a_symbol_may_have() -> None:
+    @by_cases("kind", "abc")
+    def place(shape: Shape, more: int) -> int:
+        return "abcd".index(shape.kind) * shape.size + more
+
+    assert [place(Shape(kind, 5), 1) for kind in "abcd"] == [1, 6, 11, 16]
+    said: object = place(Shape(Spoken("x"), 5), 1)
+    assert said == "choose(False, 6, 'choose(False, 1, 11)')"
