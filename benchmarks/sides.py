@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hitproof.reference.configuration import KVCacheConfig
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.policies import VLLM_0_23
+from hitproof.reference.releases import VLLM_0_23
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, alignment
 from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec

@@ -14,7 +14,7 @@ after its last, ``given`` and ``returned`` that of one lookup in it.
 
 from functools import partial
 
-from hitproof.proofs import policies, several
+from hitproof.proofs import releases, several
 from hitproof.proofs.cases import KINDS, any_group, obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
@@ -196,7 +196,7 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
         *_keeps,
         *_shrinks,
         *_monotone,
-        *policies.no_margin(),
+        *releases.no_margin(),
     ),
 }
 """The obligations of each claim on the hit of several groups, by its name."""

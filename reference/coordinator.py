@@ -16,9 +16,9 @@ from hitproof.reference.configuration import (
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.free_queue import KVCacheBlock
 from hitproof.reference.groups import Blocks, CrossAttentionManager, GroupManager, MambaManager
-from hitproof.reference.policies import Policies
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Registration
+from hitproof.reference.releases import Policies
 from hitproof.reference.request import Request
 from hitproof.reference.spec_groups import Hit, find_hit, spec_groups
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, share_eagle

@@ -8,9 +8,9 @@ from itertools import takewhile
 
 from hitproof.reference.configuration import CrossAttention
 from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.policies import FreeOrder
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Mask
+from hitproof.reference.releases import FreeOrder
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.sharing import final_tokens

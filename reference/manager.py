@@ -11,7 +11,7 @@ from hitproof.reference.configuration import CrossAttention, KVCacheConfig
 from hitproof.reference.coordinator import KVCacheCoordinator
 from hitproof.reference.events import BlockStored, KVCacheEvent
 from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.reference.request import Request
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind
 

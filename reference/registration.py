@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.reference.request import Registered
 from hitproof.spec.groups import BlockGeometry, Group, geometry
 from hitproof.spec.hits import required_run, run_end

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.comparison.answers import lookup_facts
 from hitproof.conformance.comparison.facts import Fact, raised
-from hitproof.conformance.comparison.lookups import lookup_facts
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import Predates, crash_of, refusal_of

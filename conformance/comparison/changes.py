@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hitproof.conformance.comparison.effects import Effect, of_hits
-from hitproof.conformance.comparison.facts import Answer, Fact, Outcome
-from hitproof.conformance.comparison.lookups import (
+from hitproof.conformance.comparison.answers import (
     FINE,
     LOOKUPS,
     TABLES,
@@ -14,6 +12,8 @@ from hitproof.conformance.comparison.lookups import (
     states_of,
     wrong_with,
 )
+from hitproof.conformance.comparison.effects import Effect, of_hits
+from hitproof.conformance.comparison.facts import Answer, Fact, Outcome
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_blocks, in_tokens

@@ -19,7 +19,7 @@ class Fact:
 
     Attributes:
         what: the name of a method of `conformance.subject.subjects.Subject` that says what is
-            registered or hit, or a lookup (`conformance.comparison.lookups`).
+            registered or hit, or a lookup (`conformance.comparison.answers`).
         given: what it was given: chunks; the prompt's tokens and the retention interval; the
             prompts' lengths, the tokens that they share, and the interval; the tokens that the
             lookup may serve.

@@ -5,7 +5,7 @@ requests that have ended, and stores blocks of those that run. Something outside
 down to the last one. All of that happens here on one engine of each shape, with few blocks, while
 requests of the same text hit what is left.
 
-`conformance.judge.replay` judges every step.
+`conformance.judge.judged_replay` judges every step.
 """
 
 import math

@@ -7,7 +7,8 @@ after each eviction, so that every single block, and growing sets of them from e
 the middle, have been missing. Finally a request that extends the prompt resumes from what is left,
 reads it, and leaves its own blocks in the cache.
 
-`conformance.judge.replay` judges every lookup, and every block that was registered or left out.
+`conformance.judge.judged_replay` judges every lookup, and every block that was registered or left
+out.
 """
 
 import math

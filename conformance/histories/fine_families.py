@@ -7,7 +7,7 @@ the last block of a hit and continue to write it, which takes copies; each of th
 of its steps, everything that it should have kept. Then blocks are evicted, and the rest is looked
 up.
 
-`conformance.judge.replay` judges all of it where the release has such hits; see
+`conformance.judge.judged_replay` judges all of it where the release has such hits; see
 `spec.releases.fine`. The first histories are the most revealing.
 """
 

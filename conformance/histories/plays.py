@@ -1,4 +1,4 @@
-"""The histories that the gate replays on whole managers (`conformance.judge.replay`).
+"""The histories that the gate replays on whole managers (`conformance.judge.judged_replay`).
 
 First those of the ledger, which show known divergences; then the corpus
 (`conformance.histories.corpus`), one or more of each family (`conformance.histories.families`), and

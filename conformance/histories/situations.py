@@ -7,7 +7,7 @@ resends while others run, loads at once and later, eviction, a refused reset, a 
 it. Every second engine has few blocks, so that requests evict and preempt each other; every third
 with a draft layer in some group has hashes that look ahead.
 
-`conformance.judge.replay` judges every step.
+`conformance.judge.judged_replay` judges every step.
 """
 
 import math

@@ -7,7 +7,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.parts import Part, Table
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
-from hitproof.conformance.judge.lookups import Cached, Cap, Entries, LookupJudge
+from hitproof.conformance.judge.judged_lookups import Cached, Cap, Entries, LookupJudge
 from hitproof.conformance.playing.expectations import LocalPrefix
 from hitproof.conformance.subject.managers import Hit
 from hitproof.conformance.words import in_tokens, kinds_of

@@ -2,9 +2,9 @@
 
 Nothing is run but the spec. On a fixed set of layouts a request is served to an empty cache that
 registers exactly what is promised (`conformance.judge.promises`) and evicts nothing; then later
-requests are looked up, each of which hits what it is due (`conformance.judge.lookups`). This is
-done under the target's policies, and again with the best value of one of them. A Mamba state is
-there at the end of each block, as if every chunk ended with one.
+requests are looked up, each of which hits what it is due (`conformance.judge.judged_lookups`).
+This is done under the target's policies, and again with the best value of one of them. A Mamba
+state is there at the end of each block, as if every chunk ended with one.
 
 Later requests: a resend of the prompt, an extension of it, the next turn of the conversation, and
 siblings, which share a prefix with the prompt; under sparse retention also another sibling after
@@ -29,7 +29,7 @@ from hitproof.conformance.histories.schema import (
     Schedule,
     Step,
 )
-from hitproof.conformance.judge.lookups import LookupJudge
+from hitproof.conformance.judge.judged_lookups import LookupJudge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scope.layouts import Layout, hash_unit, is_possible, of_model
 from hitproof.conformance.scope.models import MODELS

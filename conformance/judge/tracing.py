@@ -33,9 +33,9 @@ from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.histories.naming import Prefixes
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies, Promises
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.playing.expectations import Held, LocalPrefix, Registered, Served
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
@@ -101,7 +101,7 @@ class Noted:
 def traced(
     history: History, subject: ManagerSubject, policies: JudgedPolicies | None = None
 ) -> tuple[ReplayOutcome, Trace]:
-    """Replay a history, and the trace of it. Raises as `conformance.judge.replay.replay` does."""
+    """Replay a history, and the trace of it. Raises as `replay` does."""
     states = States()
     outcome = replay(history, subject, policies, noted=states)
     return outcome, trace_of(history, outcome, states, policies)

@@ -19,7 +19,7 @@ from hitproof.reference.configuration import KVCacheConfig
 from hitproof.reference.events import BlockRemoved, BlockStored, KVCacheEvent
 from hitproof.reference.hashing import LoRA, MultiModalFeature, block_hashes_of_size
 from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
-from hitproof.reference.policies import FreeOrder, Policies
+from hitproof.reference.releases import FreeOrder, Policies
 from hitproof.reference.request import Request
 
 

@@ -7,8 +7,8 @@ from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.simulation.subject import Lookup
 from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.policies import Policies
 from hitproof.reference.pool import BlockPool
+from hitproof.reference.releases import Policies
 from hitproof.reference.request import Request
 
 

@@ -23,7 +23,7 @@ from hitproof.conformance.subject.managers import (
 from hitproof.reference.coordinator import KVCacheCoordinator
 from hitproof.reference.events import AllBlocksCleared, BlockRemoved, KVCacheEvent
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
 

@@ -18,7 +18,7 @@ from hitproof.conformance.tests.reference_pool import ReferencePool
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.lookup import Lookup as GroupLookup
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.reference.scan import Scan
 from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
 from hitproof.spec.groups import BlockGeometry, GroupKind, geometry, whole_blocks

@@ -12,12 +12,12 @@ from hitproof.conformance.histories.edges import (
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import Schedule
 from hitproof.conformance.judge.admission import Admitted, least_needed
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.managers import Allocation, ManagerSubject, Observation
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_replay import REFERENCE, shown
-from hitproof.reference.policies import VLLM_0_33
+from hitproof.reference.releases import VLLM_0_33
 from hitproof.spec.groups import Group, GroupKind
 
 EDGES = list(edges())

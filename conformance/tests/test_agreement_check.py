@@ -20,7 +20,7 @@ from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Tables
 from hitproof.conformance.tests.broken_managers import EvictsNothing, ShorterHit, StaleHit, Wrapped
 from hitproof.conformance.tests.reference_subject import ReferenceSubject
-from hitproof.reference.policies import VLLM_0_32, Policies
+from hitproof.reference.releases import VLLM_0_32, Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import Group, GroupKind
 

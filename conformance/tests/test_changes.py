@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from hitproof.conformance.comparison import lookups
+from hitproof.conformance.comparison import answers
 from hitproof.conformance.comparison.behaviour import behaviour
 from hitproof.conformance.comparison.changes import Change, changes, unmatched
 from hitproof.conformance.comparison.effects import Effect
@@ -229,11 +229,11 @@ def test_a_lookup_whose_answers_cannot_be_recorded_is_inconclusive(
 
         return explore
 
-    monkeypatch.setattr(lookups, "explore", raising(Predates("the target is older")))
+    monkeypatch.setattr(answers, "explore", raising(Predates("the target is older")))
     result, facts = behaviour(ReferenceSubject(), COMMON, PAIR)
     assert not facts
     assert set(result.statuses.values()) == {Status.PROVED}
-    monkeypatch.setattr(lookups, "explore", raising(CannotJudge("it depends on the clock")))
+    monkeypatch.setattr(answers, "explore", raising(CannotJudge("it depends on the clock")))
     result, facts = behaviour(ReferenceSubject(), COMMON, PAIR)
     assert not facts
     assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
@@ -265,6 +265,6 @@ def test_hits_are_recorded_for_every_cache_state_of_few_blocks() -> None:
     _, facts = behaviour(ReferenceSubject(), COMMON, PAIR)
     counts = {fact.given: len(fact.outcome) for fact in facts}
     assert all(
-        len(set(lookups.states_of(lookups.LOOKUP, PAIR, given))) == n for given, n in counts.items()
+        len(set(answers.states_of(answers.LOOKUP, PAIR, given))) == n for given, n in counts.items()
     )
-    assert 1 << (lookups.FEW - 1) in counts.values()
+    assert 1 << (answers.FEW - 1) in counts.values()

@@ -25,15 +25,15 @@ from hitproof.conformance.histories.schema import (
     Step,
     Take,
 )
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
-from hitproof.conformance.lockstep.lockstep import run
+from hitproof.conformance.lockstep.playing import run
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.broken_managers import Broken, Wrapped
 from hitproof.conformance.tests.test_replay import REFERENCE, expected, shown
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.groups import Group, GroupKind
 
 CONNECTIONS = list(connections())

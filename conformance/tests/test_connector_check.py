@@ -30,7 +30,7 @@ from hitproof.conformance.tests.broken_managers import (
 )
 from hitproof.conformance.tests.brute_force import Holds, assert_agrees, wrong_states
 from hitproof.conformance.tests.reference_subject import ReferenceConnectorLookup, ReferenceSubject
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.reference.spec_groups import find_hit
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.connector import longest_local_prefix

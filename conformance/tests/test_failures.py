@@ -10,9 +10,9 @@ from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.exploration.explorer import BudgetExceeded
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
-from hitproof.conformance.lockstep.lockstep import run
+from hitproof.conformance.lockstep.playing import run
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import (
@@ -28,7 +28,7 @@ from hitproof.conformance.subject.failures import (
 from hitproof.conformance.tests.broken_managers import Broken, patched, raises
 from hitproof.conformance.tests.plain_pool import PlainPool
 from hitproof.conformance.tests.reference_subject import ReferenceSubject
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import ConfigurationError, GroupKind
 

@@ -8,11 +8,11 @@ from hitproof.conformance.histories.fine_families import fine_engines, fine_fami
 from hitproof.conformance.histories.generator import fine_history
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.schema import Evict, Load, Loaded, Preempt, Schedule
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity, is_fine_grained
 

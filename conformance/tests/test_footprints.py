@@ -35,8 +35,8 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.plays import Origin, Play, plays
+from hitproof.conformance.judge.judged_replay import replay as play
 from hitproof.conformance.judge.outcome import ReplayOutcome
-from hitproof.conformance.judge.replay import replay as play
 from hitproof.conformance.ledger.ledger import Entry, LedgerError
 from hitproof.conformance.ledger.records import (
     UNRELEASED,

@@ -7,10 +7,10 @@ import pytest
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.schema import Evict, History, Lookup
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests import broken_managers as broken
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 

@@ -18,14 +18,14 @@ from hitproof.conformance.histories.schema import (
     Schedule,
     Step,
 )
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.playing.shrinking import shrink
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_player import Recorder
 from hitproof.conformance.tests.test_replay import REFERENCE, expected, shown
-from hitproof.reference.policies import VLLM_0_24
+from hitproof.reference.releases import VLLM_0_24
 from hitproof.spec.groups import Group, GroupKind
 
 ENGINE = EngineConfiguration(

@@ -17,8 +17,8 @@ from hitproof.conformance.histories.schema import (
     Schedule,
 )
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Outcome
+from hitproof.conformance.lockstep.playing import run
 from hitproof.conformance.playing.shrinking import shrink
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.broken_managers import (
@@ -32,7 +32,7 @@ from hitproof.conformance.tests.broken_managers import (
     ShorterHit,
     Wrapped,
 )
-from hitproof.reference.policies import VLLM_0_23, VLLM_0_26, FreeOrder, Policies, ReplayPolicy
+from hitproof.reference.releases import VLLM_0_23, VLLM_0_26, FreeOrder, Policies, ReplayPolicy
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon

@@ -23,9 +23,9 @@ from hitproof.conformance.histories.schema import (
 )
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.conformance.numeric.caches import Pages, Uncached
+from hitproof.conformance.numeric.computed_replay import numeric_replay
 from hitproof.conformance.numeric.model import WIDTH, Model
 from hitproof.conformance.numeric.outcome import WRONG, NumericOutcome, Showing
-from hitproof.conformance.numeric.replay import numeric_replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import ManagerSubject
@@ -39,7 +39,7 @@ from hitproof.conformance.tests.broken_managers import (
     SharesKeys,
     StaleHit,
 )
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 

@@ -7,7 +7,7 @@ import pytest
 from hitproof.conformance.histories.ordering import turned, turned_workload
 from hitproof.conformance.histories.plays import Abilities, Play, plays
 from hitproof.conformance.histories.schema import Evict, Expect, History, Hold
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManager
 from hitproof.conformance.scope.layouts import layouts
 from hitproof.conformance.scope.profiles import Profile

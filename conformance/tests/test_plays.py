@@ -8,7 +8,7 @@ import pytest
 from hitproof.conformance.histories.families import engines
 from hitproof.conformance.histories.plays import Abilities, Origin, Play, plays, possible
 from hitproof.conformance.histories.twins import twins
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.spec.claims import Divergence

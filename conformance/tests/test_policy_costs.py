@@ -9,7 +9,7 @@ from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.releases.fine import FineTail, HitGranularity, is_fine_grained
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import (

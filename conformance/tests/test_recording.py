@@ -14,12 +14,12 @@ from hitproof.conformance.comparison.records import Observable, Record
 from hitproof.conformance.comparison.words import shown
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import History
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import Allocation, ManagerSubject, Observation, Tables
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.broken_managers import Broken, Wrapped
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 
 REFERENCE = ReferenceManagers(Policies())
 HISTORIES = [history(f"recording:{number}") for number in range(12)]

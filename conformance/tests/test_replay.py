@@ -14,16 +14,16 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.reference import groups, request
-from hitproof.reference.policies import VLLM_0_23, Policies
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Registration
+from hitproof.reference.releases import VLLM_0_23, Policies
 from hitproof.reference.spec_groups import SpecGroup
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind

@@ -48,7 +48,7 @@ from hitproof.conformance.tests.subjects_for_tests import (
 from hitproof.conformance.tests.test_pool_check import PLAIN
 from hitproof.conformance.tests.test_retention_check import Forgetful, all_but_the_last, everything
 from hitproof.conformance.tests.test_sharing_check import Confused, adapter_by_name, without_salt
-from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon

@@ -7,10 +7,10 @@ import pytest
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.situations import copies_of_last_blocks
 from hitproof.conformance.histories.workloads import Arrival, Encoder, Layers, SchedulerHistory
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.test_scheduling import DEPLOYMENT
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 
 
 def test_what_no_deployment_has_is_refused() -> None:

@@ -13,7 +13,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.module_families import module_engines, module_histories
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import EngineConfiguration, History, HistoryError
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, layouts
@@ -22,7 +22,7 @@ from hitproof.conformance.subject.lookups import Lookup
 from hitproof.conformance.subject.managers import ManagerSubject
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.reference_subject import ReferenceCommonLookup, ReferenceSubject
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, geometry
 from hitproof.spec.releases.fine import is_fine_grained

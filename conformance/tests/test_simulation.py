@@ -42,7 +42,7 @@ from hitproof.conformance.simulation.workload import (
     write_workload,
 )
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.policies import (
+from hitproof.reference.releases import (
     VLLM_0_23,
     VLLM_0_24,
     VLLM_0_26,

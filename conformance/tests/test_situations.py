@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 
 from hitproof.conformance.histories.situations import fine_situations, situations
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.test_replay import expected, shown
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
 

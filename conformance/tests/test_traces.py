@@ -19,8 +19,8 @@ from hitproof.conformance.explain.traces import (
 )
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.judge.tracing import States, traced
 from hitproof.conformance.judge.tracing import trace_of as trace_of_states
 from hitproof.conformance.tests import broken_managers as broken

@@ -6,12 +6,12 @@ import pytest
 
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
 from hitproof.conformance.histories.uncached import uncached_engines, uncached_histories
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import ManagerSubject
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_replay import REFERENCE, shown
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.groups import Group, GroupKind
 
 HISTORIES = list(uncached_histories())

@@ -9,10 +9,10 @@ import pytest
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.histories.vectors import engine_vectors, vectors
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
 ENGINE = engine_vectors()
@@ -53,9 +53,9 @@ def test_no_solver_is_needed() -> None:
     program = (
         "import sys; sys.modules['z3'] = None\n"
         "from hitproof.conformance.histories.vectors import vectors\n"
-        "from hitproof.conformance.judge.replay import replay\n"
+        "from hitproof.conformance.judge.judged_replay import replay\n"
         "from hitproof.conformance.reference.managers import ReferenceManagers\n"
-        "from hitproof.reference.policies import Policies\n"
+        "from hitproof.reference.releases import Policies\n"
         "for vector in vectors().values(): replay(vector, ReferenceManagers(Policies()))\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -4,7 +4,7 @@ import pytest
 
 from hitproof.reference.configuration import CrossAttention
 from hitproof.reference.groups import num_skipped_tokens
-from hitproof.reference.policies import VLLM_0_23, FreeOrder, Policies
+from hitproof.reference.releases import VLLM_0_23, FreeOrder, Policies
 from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,

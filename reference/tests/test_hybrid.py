@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from hitproof.reference.policies import VLLM_0_23, Policies
+from hitproof.reference.releases import VLLM_0_23, Policies
 from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,

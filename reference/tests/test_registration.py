@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.policies import (
+from hitproof.reference.registration import Registration
+from hitproof.reference.releases import (
     VLLM_0_20,
     VLLM_0_22,
     VLLM_0_23,
@@ -14,7 +15,6 @@ from hitproof.reference.policies import (
     VLLM_0_32,
     Policies,
 )
-from hitproof.reference.registration import Registration
 from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,

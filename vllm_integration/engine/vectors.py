@@ -20,11 +20,11 @@ from hitproof.conformance.histories.schema import (
     Step,
     Take,
 )
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
 _HITS, _HITS_ALONE = 5, 8

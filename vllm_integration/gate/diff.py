@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.comparison.answers import LOOKUPS
 from hitproof.conformance.comparison.behaviour import REGISTRATIONS
 from hitproof.conformance.comparison.changes import Change, changes, unmatched
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
-from hitproof.conformance.comparison.lookups import LOOKUPS
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.footprints import Footprint, Growth, Judged, growth
 from hitproof.conformance.findings.signatures import Signature

@@ -17,8 +17,8 @@ from hitproof.conformance.simulation.hash_file import Arrival, HashFile
 from hitproof.conformance.simulation.player import Served, Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
 from hitproof.conformance.simulation.workload import Workload, WorkloadError
-from hitproof.reference import policies
-from hitproof.reference.policies import Policies
+from hitproof.reference import releases
+from hitproof.reference.releases import Policies
 from hitproof.vllm_integration.gate.lockstep import policies_name
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
@@ -219,7 +219,7 @@ def _references(targets: Sequence[Target]) -> Iterator[tuple[str, Policies]]:
     for target in targets:
         name = policies_name(target.version)
         if name is not None:
-            yield f"reference as {target.label}", getattr(policies, name)
+            yield f"reference as {target.label}", getattr(releases, name)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.reference.groups import num_skipped_tokens
-from hitproof.reference.policies import Policies
 from hitproof.reference.registration import Mask, Registration
+from hitproof.reference.releases import Policies
 from hitproof.reference.request import Registered
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.policies import Junctions

@@ -11,8 +11,8 @@ from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.adapter.aliases import AliasError, take_up
 from hitproof.vllm_integration.gate.policies import chosen_values
+from hitproof.vllm_integration.shadow.beside_reference import policies_of as policies_of_reference
 from hitproof.vllm_integration.shadow.hooks import Hooks
-from hitproof.vllm_integration.shadow.lockstep import policies_of as policies_of_reference
 from hitproof.vllm_integration.shadow.recorder import write_histories
 from hitproof.vllm_integration.shadow.report import LEDGERS, Report, load_known
 from hitproof.vllm_integration.shadow.scope import policies_of

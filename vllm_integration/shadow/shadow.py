@@ -22,9 +22,9 @@ from hitproof.conformance.playing.transcript import Asked
 from hitproof.conformance.subject.managers import Hit
 from hitproof.reference.spec_groups import find_hit, spec_groups
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+from hitproof.vllm_integration.shadow.beside_reference import Lockstep
 from hitproof.vllm_integration.shadow.judged import Call, Judged, Sized, numbers
 from hitproof.vllm_integration.shadow.lives import Found, Lives
-from hitproof.vllm_integration.shadow.lockstep import Lockstep
 from hitproof.vllm_integration.shadow.real import (
     LookupPool,
     State,

@@ -9,15 +9,15 @@ from typing import Any
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.transcript import Transcript
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
+from hitproof.vllm_integration.shadow.beside_reference import Lockstep
 from hitproof.vllm_integration.shadow.hooks import Given, Method
 from hitproof.vllm_integration.shadow.judged import Call, Judged
-from hitproof.vllm_integration.shadow.lockstep import Lockstep
-from hitproof.vllm_integration.shadow.lookups import Lookups
 from hitproof.vllm_integration.shadow.recorder import Recorder
 from hitproof.vllm_integration.shadow.report import Report
 from hitproof.vllm_integration.shadow.scope import scope_of
 from hitproof.vllm_integration.shadow.shadow import KNOWN_METHODS, Shadow
+from hitproof.vllm_integration.shadow.single_lookups import Lookups
 
 _TOLERATED = 10
 

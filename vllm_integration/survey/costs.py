@@ -15,7 +15,7 @@ from hitproof.conformance.simulation import generators
 from hitproof.conformance.simulation.hash_file import HashFile
 from hitproof.conformance.simulation.player import Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
-from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.bundled import COSTS
 from hitproof.vllm_integration.gate.simulate import engine_of

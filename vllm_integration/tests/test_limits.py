@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.histories.schema import EngineConfiguration, History
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.scope.limits import LIMITS, refusal
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.reference.policies import Policies
+from hitproof.reference.releases import Policies
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.vllm_integration.gate.lockstep import policies_of

@@ -275,7 +275,7 @@ from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.workload_json import is_workload
 from hitproof.conformance.playing.player import Player
-from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.vllm_integration.adapter.managers import VllmManagers

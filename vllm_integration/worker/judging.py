@@ -5,9 +5,9 @@ from typing import Any
 
 from hitproof.conformance.histories.plays import Abilities
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.judge.tracing import traced
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS

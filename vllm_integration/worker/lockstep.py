@@ -9,13 +9,13 @@ from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.plays import possible
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
+from hitproof.conformance.lockstep.playing import run
 from hitproof.conformance.picking import picked
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import refusal_of
-from hitproof.reference import policies
-from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.reference import releases
+from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.releases.policies import Junctions
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.findings import Shown, of_history
@@ -84,7 +84,7 @@ def _policies(subject: VllmSubject, name: str) -> Policies:
 
     Retention's promises are not a policy: a block left out is a finding.
     """
-    known: Policies = getattr(policies, name)
+    known: Policies = getattr(releases, name)
     return replace(known, horizon=subject.lookahead_horizon, replays=ReplayPolicy.PROMISED)
 
 

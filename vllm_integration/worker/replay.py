@@ -6,8 +6,8 @@ from hitproof.conformance.comparison.recording import Recorder
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.judge.tracing import States, trace_of
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.vllm_integration.adapter.subject import VllmSubject
@@ -38,7 +38,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         if recorder is not None:
             outcome = replay(history, recorder, policies, recorder.step_ends)
         elif message.get("numeric"):
-            from hitproof.conformance.numeric.replay import numeric_replay  # imports torch
+            from hitproof.conformance.numeric.computed_replay import numeric_replay  # imports torch
 
             outcome, numbers = numeric_replay(history, managers(), policies, states)
         else:

@@ -5,9 +5,9 @@ from functools import partial
 
 from hitproof.conformance.explain.traces import State
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.numeric.content import NumericContent
 from hitproof.conformance.numeric.outcome import Errors, NumericOutcome
 from hitproof.conformance.subject.managers import ManagerSubject
@@ -19,7 +19,7 @@ def numeric_replay(
     policies: JudgedPolicies | None = None,
     noted: Callable[[State, bool], None] | None = None,
 ) -> tuple[ReplayOutcome, NumericOutcome]:
-    """Replay a history, and compute it; see `conformance.judge.replay.replay`."""
+    """Replay a history, and compute it; see `conformance.judge.judged_replay.replay`."""
     found, step = NumericOutcome(), 0
 
     def report(request: str, token: int, errors: Errors) -> None:
