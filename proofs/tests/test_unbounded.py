@@ -17,7 +17,7 @@ from hitproof.proofs.unbounded.machine import Path
 from hitproof.proofs.unbounded.proving import Conclusion, Proof, Statement, Verdict, prove
 from hitproof.proofs.unbounded.skipping import skips_right
 from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge
-from hitproof.proofs.unbounded.values import NULL, Listing, Record
+from hitproof.proofs.unbounded.values import NULL, Listing, Record, is_same
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.terms import Formula, Term
 
@@ -114,6 +114,16 @@ def test_lists_of_any_length_are_followed() -> None:
     assert same.verdict is Verdict.PROVED
     empty = on_numbers(subjects.aliased, lambda case: case.result == 0)
     assert empty.verdict is Verdict.FAILED
+
+
+def test_what_a_product_is_equal_to_divides_it_exactly() -> None:
+    here = Arithmetic()
+    a, b, c, d, n = (here.atom(name, 1) for name in "abcdn")
+    assert not is_same(n * a * b // c, n * d)
+    here.equal_products(a * b, c * d)
+    assert is_same(n * a * b // c, n * d)
+    assert is_same((n * c * d + a) // b, n * a + a // b)
+    assert not is_same(n * a // c, n * d)
 
 
 # --- what cannot be followed

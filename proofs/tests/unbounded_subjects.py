@@ -201,7 +201,23 @@ def up_to(x: int, y: int) -> int:
     return last
 
 
+def in_order(x: int, y: int) -> int:
+    found = tuple(sorted({max(x - y, 0), max(y - x, 0), 2}))
+    return 100 * found[0] + 10 * found[-1] + len(found)
+
+
+def sliced(x: int, y: int) -> int:
+    part = range(10, 17)[x:y]
+    return 100 * len(part) + sum_of_ends(part)
+
+
+def sum_of_ends(part: "range") -> int:
+    return part[0] + part[-1] if len(part) else 0
+
+
 ON_NUMBERS = (
+    in_order,
+    sliced,
     rounded,
     cdiv,
     quotient,

@@ -80,7 +80,14 @@ class AnyCoordinator:
         self.here, self._spared = here, spared
         self._told: set[str] = set()
         alone = len(kinds) == 1
-        self.alignment: Term = here.atom("alignment", 1)
+        # Where a block of the first group need not be one, it is a product: one unknown less.
+        whole = alone or kinds[0][0] is GroupKind.CHUNKED_LOCAL
+        self._aligned: list[Number] = []
+        self.alignment: Term = (
+            here.atom("alignment", 1)
+            if whole
+            else here.atom("segments_0", 1) * here.atom("block_size_0", 1)
+        )
         self.hash_block_size: Term = self.alignment if alone else here.atom("hash_block_size", 1)
         self.cap: Term = here.atom("cap", 0)
         num_hashes, num_tokens = here.atom("num_hashes", 0), self.cap + 1
@@ -116,7 +123,7 @@ class AnyCoordinator:
         hashes = 1 if size is self.hash_block_size else here.atom(f"hashes_in_block_{number}", 1)
         last = self.cap + 1
         self.premises += [
-            self.alignment == aligned,
+            self._is_alignment(aligned),
             size == hashes * self.hash_block_size,
             last // size == self._hashed // size,  # see _check_hashes_are_enough
         ]
@@ -130,6 +137,13 @@ class AnyCoordinator:
         group = Group(kind, eagle=eagle, **of_symbols)
         hit = GroupHit(here, group, aligned, self._other * aligned, number)
         return replace(hit, spared=self._spared(hit))
+
+    def _is_alignment(self, aligned: Term) -> Formula:
+        """Whether a number is the alignment, which is known from now on."""
+        for each in self._aligned:
+            self.here.equal_products(aligned, each)
+        self._aligned.append(aligned)
+        return self.alignment == aligned
 
     def _is_valid_without(self, hit: GroupHit) -> Formula:
         """What is valid is so without a lookahead block, too: a lemma, proved here."""
@@ -211,7 +225,8 @@ class AnyCoordinator:
                 hit = self.groups[block.group]
                 yield [partial(_told, (length, cell), partial(self._is_right, hit))]
                 for place in numbers:
-                    yield [partial(_told, (length, place), partial(_is_long, hit))]
+                    sizes = (_is_long, _is_long_enough)
+                    yield [partial(_told, (length, place), partial(each, hit)) for each in sizes]
 
     def _is_given(self, number: Term) -> bool:
         """Whether a number is one that the lookup is called with."""
@@ -293,6 +308,10 @@ def _told(places: tuple[Place, ...], holds: Callable[..., Formula], values: Valu
 
 def _is_long(hit: GroupHit, length: Term, tokens: Term) -> Formula:
     return length * hit.group.block_size == tokens
+
+
+def _is_long_enough(hit: GroupHit, length: Term, tokens: Term) -> Formula:
+    return length * hit.group.block_size >= tokens
 
 
 def _plain(hit: GroupHit) -> GroupHit:

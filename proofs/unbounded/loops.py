@@ -38,7 +38,7 @@ Place: TypeAlias = tuple[Any, ...]
 """Where a value is: the number of the frame, the variable, and the way from there."""
 
 _POSITION = "position"
-_AT: Place = (_POSITION, 0)
+AT: Place = (_POSITION, 0)
 """The place of the position of a loop; there are two if two loops are cut together."""
 _ITERATIONS: Place = (_POSITION, -1)
 """How many iterations of two loops there were."""
@@ -478,7 +478,7 @@ class Loops:
                 found = True
         names = _first_names({place: leaf.value for place, leaf in after.items()})
         for place, leaf in after.items():
-            if (*place[:-1], "list") in head and place[-1] in ("length", "cell"):
+            if (*place[:-1], "list") in head and place[-1] in ("length", "cell", "count"):
                 continue
             old = head[place].value if place in head else Unknown("not set")
             if is_same(old, leaf.value):
@@ -555,9 +555,9 @@ class Loops:
         for one, other in combinations(places, 2):
             sums += [_Sum(one, other), _Sum(one, other, -1)]
         numbers = _distinct([0, *entry, *shapes.numbers])
-        if _AT in unknown:
+        if AT in unknown:
             # A list may grow as the position does.
-            sums += [_Sum(_AT, place, -1) for place in places if place[-1] == "length"]
+            sums += [_Sum(AT, place, -1) for place in places if place[-1] == "length"]
             for place in places:
                 for less, step in shapes.steps:
                     yield [partial(_ends_segment, place, less, step)]
@@ -571,8 +571,8 @@ class Loops:
                     for apart in (-1, 0, 1)
                 ]
         starts = [_Sum(None, None, 0, number) for number in _distinct([0, *entry])]
-        if _AT in unknown:
-            starts += [_Sum(_AT), _Sum(_AT, None, 0, 1)]
+        if AT in unknown:
+            starts += [_Sum(AT), _Sum(AT, None, 0, 1)]
         ends = [*sums, *(_Sum(None, None, 0, number) for number in numbers)]
         facts = list(self._facts(unknown))
         at = self._arithmetic.position + shapes.origin
@@ -679,7 +679,7 @@ def _supposed(
 
 def _ends_segment(place: Place, less: Term, step: Term, values: Values) -> Formula:
     """Whether a run of blocks after the position ends on a segment edge, or has no block."""
-    end = values[_AT] + 1 + values[place] - less
+    end = values[AT] + 1 + values[place] - less
     return (values[place] == 0) | (end % step == 0)
 
 
@@ -844,7 +844,7 @@ def _below(
             yield from _below((*place, name), each, _fixed, seen)
     elif isinstance(value, Filled):
         seen.add(id(value))
-        for name in ("low", "high"):
+        for name in ("low", "high", "cell"):
             yield (*place, name), _Leaf(getattr(value, name), partial(setattr, value, name))
     elif isinstance(value, Listing):
         seen.add(id(value))
@@ -856,6 +856,8 @@ def _below(
         else:
             yield (*place, "length"), _Leaf(value.length, partial(setattr, value, "length"))
             yield (*place, "cell"), _Leaf(value.cell, partial(setattr, value, "cell"))
+            if value.count is not None:
+                yield (*place, "count"), _Leaf(value.count, partial(setattr, value, "count"))
 
 
 def _fixed(_value: Any) -> None:

@@ -27,12 +27,14 @@ from hitproof.proofs.unbounded.values import (
     Bound,
     Broken,
     Contract,
+    Distinct,
     Entries,
     Filled,
     Items,
     Key,
     Listing,
     Marks,
+    Maybe,
     Raised,
     Record,
     Unknown,
@@ -174,6 +176,7 @@ class Machine:
         arithmetic: what numbers and formulas mean.
         path: the path.
         frames: the calls that are being executed.
+        counting: whether lists of any length count the block of the position.
         active: of each loop that is being executed and is cut, what lists there were when it
             began, by identity, and when that was.
     """
@@ -184,13 +187,14 @@ class Machine:
         path: Path,
         cut: Cut,
         contracts: Mapping[FunctionType, Contract] = MappingProxyType({}),
+        counting: bool = False,
     ) -> None:
-        self.arithmetic = arithmetic
+        self.arithmetic, self.counting = arithmetic, counting
         self.path = path
         self.frames: list[Frame] = []
         self.active: list[tuple[set[int], int]] = []
         self._cut, self._contracts = cut, contracts
-        self._clock = 0
+        self._clock = self._hashed = 0
         self._iterated: list[tuple[Listing, ...]] = []
 
     # --- calls
@@ -487,8 +491,25 @@ class Machine:
         elif isinstance(of, Record):
             return self._of_record(of, name)
         elif isinstance(of, Block):
-            raise Unsupported(f"the attribute {name} of a block")
+            return self._of_block(of, name)
         raise Unsupported(f"the attribute {name} of {of!r:.60}")
+
+    def _of_block(self, block: Block, name: str) -> Any:
+        if name == "is_null":
+            return block.place == -1
+        if name not in ("block_hash", "block_hash_num_tokens"):
+            raise Unsupported(f"the attribute {name} of a block")
+        return Maybe(self.has_hash(block.place, block.group))
+
+    def has_hash(self, place: Term, group: int = 0) -> Formula:
+        """Whether a block has a hash by now."""
+        return self.arithmetic.holds_at(f"hashed@{self._hashed}/{group}", place)
+
+    def change_hashes(self) -> None:
+        """From now on blocks may have a hash that had none, and the other way round."""
+        if self.active:
+            raise Unsupported("hashes that are changed in a loop")
+        self._hashed += 1
 
     def _of_record(self, record: Record, name: str) -> Any:
         found = inspect.getattr_static(record.python_type, name, None)
@@ -584,6 +605,14 @@ class Machine:
 
     def _of_tuple(self, node: ast.Tuple, frame: Frame) -> tuple[Any, ...]:
         return tuple(self.value(each, frame) for each in node.elts)
+
+    def _of_set(self, node: ast.Set, frame: Frame) -> Distinct:
+        items: list[Term] = []
+        for each in node.elts:
+            number = self._number(self.value(each, frame))
+            if not any(self.decide(number == other) for other in items):
+                items.append(number)
+        return Distinct(tuple(items))
 
     def _of_list(self, node: ast.List, frame: Frame) -> Listing:
         items: list[Any] = []
@@ -696,6 +725,8 @@ class Machine:
         if is_truth(left) and is_truth(right):
             return self.decide(left) == self.decide(right)
         for one, other in ((left, right), (right, left)):
+            if one is None and isinstance(other, Maybe):
+                return not self.decide(other.given)
             if one is None or type(one) is bool:
                 known = is_number(other) or is_truth(other) or other is None
                 if known or isinstance(other, (str, tuple, Listing, Record, Items, Block, Key)):
@@ -707,8 +738,22 @@ class Machine:
     def _of_subscript(self, node: ast.Subscript, frame: Frame) -> Any:
         of = self.value(node.value, frame)
         if isinstance(node.slice, ast.Slice):
-            raise Unsupported("a slice", frame.place(node))
+            if not isinstance(of, Items) or node.slice.step is not None:
+                raise Unsupported("a slice", frame.place(node))
+            lower, upper = node.slice.lower, node.slice.upper
+            start = 0 if lower is None else self._edge(of, self.value(lower, frame))
+            end = of.length if upper is None else self._edge(of, self.value(upper, frame))
+            length = end - start if self.decide(start <= end) else 0
+            return Items(length, lambda place: of.at(start + place), of.python_type, of.lists)
         return self.item(of, self.value(node.slice, frame))
+
+    def _edge(self, of: Items, place: Any) -> Term:
+        """Where a slice begins or ends."""
+        place = self._number(place)
+        if not self.decide(place >= 0):
+            place = place + of.length
+            place = place if self.decide(place >= 0) else 0
+        return place if self.decide(place <= of.length) else of.length
 
     def item(self, of: Any, place: Any) -> Any:
         """An item, by Python's rules for negative places."""
@@ -735,8 +780,11 @@ class Machine:
             return of.at(self._place(of.length, place))
         if isinstance(of, Filled):
             place = self._place(of.original.length, place)
+            if self.decide(place == self.arithmetic.position):
+                return of.cell
             if self.decide(of.low <= place) and self.decide(place < of.high):
-                return of.item
+                either = self.arithmetic.flag(f"{place} of {of.low} to {of.high}@{of.changed}")
+                return of.item if self.decide(either) else of.original.at(place)
             return of.original.at(place)
         raise Unsupported(f"an item of {of!r:.60}")
 
@@ -826,7 +874,14 @@ class Machine:
                 if self.decide(self.arithmetic.position == place):
                     of.cell = item
                     break
+            if self.counting:
+                of.count = sum(map(self._counted, of.items))
             of.length, of.items = len(of.items), None
+
+    def _counted(self, item: Any) -> int:
+        """1 for the block of the position."""
+        at = self.arithmetic.position
+        return int(isinstance(item, Block) and self.decide(item.place == at))
 
     def _changing(self, of: Any) -> Listing:
         if not isinstance(of, Listing):
@@ -834,7 +889,7 @@ class Machine:
         if any(of is each for lists in self._iterated for each in lists):
             raise Unsupported("a change of a list while it is iterated")
         self._check_held(of)
-        of.same = None
+        of.same = of.count = None
         return of
 
     def _check_held(self, of: "Listing | Filled | Marks") -> None:
@@ -859,6 +914,7 @@ class Machine:
 
     def append(self, of: Any, item: Any) -> None:
         """``append`` of lists."""
+        count = getattr(of, "count", None)
         of = self._changing(of)
         if of.items is not None:
             of.items.append(item)
@@ -866,6 +922,7 @@ class Machine:
         if self.decide(self.arithmetic.position == of.length):
             of.cell = item
         of.length = of.length + 1
+        of.count = None if count is None else count + self._counted(item)
 
     def pop(self, of: Any) -> Any:
         """``pop`` of lists, without a place."""
@@ -939,12 +996,19 @@ class Machine:
         self._check_held(of)
         if not is_same(item, of.item):
             raise Unsupported("another item than the one that is put first")
+        if self.decide(place == self.arithmetic.position):
+            of.cell = item
         if self.decide(place == of.low - 1):
             of.low = place
         elif self.decide(of.low == of.high):
             of.low, of.high = place, place + 1
-        else:
-            raise Unsupported("items that are not put one after the other")
+        elif self.decide(place < of.low):
+            of.low = place
+        elif self.decide(of.high <= place):
+            of.high = place + 1
+        elif self.active:
+            raise Unsupported("a place that a loop may fill once more")
+        of.changed = self.tick()
 
     def _shorten(self, of: Any, start: Any) -> None:
         of, start = self._changing(of), self._number(start)
@@ -1129,6 +1193,17 @@ def _set(machine: Machine) -> Marks:
     return Marks([False] * _MOST_UNROLLED, machine.tick())
 
 
+def _sorted(machine: Machine, over: Any) -> Listing:
+    of = over.items if isinstance(over, Distinct) else _tuple(machine, over)
+    found: list[Term] = []
+    for each in of:
+        if not is_number(each):
+            raise Unsupported("sorted of what are no numbers")
+        less = (n for n, other in enumerate(found) if machine.decide(each < other))
+        found.insert(next(less, len(found)), each)
+    return machine.new_list(found)
+
+
 def _enumerate(machine: Machine, over: Any) -> Items:
     items = machine.items(over)
     return Items(items.length, lambda place: (place, items.at(place)), lists=items.lists)
@@ -1162,6 +1237,7 @@ DESCRIBED: tuple[tuple[Any, Callable[..., Any]], ...] = (
     (tuple, _tuple),
     (list, _list),
     (set, _set),
+    (sorted, _sorted),
     (enumerate, _enumerate),
     (int, _int),
     (bool, _bool),

@@ -35,6 +35,7 @@ class Statement:
         sizes: the symbols whose values a counterexample consists of, by name.
         in_short: whether paths that may be impossible are followed rather than to ask for long.
         contracts: functions that are not executed, by what is proved of them elsewhere.
+        counting: whether conclusions are about how often a block is in a list.
     """
 
     function: Any
@@ -45,6 +46,7 @@ class Statement:
     sizes: Mapping[str, Any] = field(default_factory=dict)
     in_short: bool = False
     contracts: Mapping[Any, Contract] = field(default_factory=dict)
+    counting: bool = False
 
 
 class Verdict(StrEnum):
@@ -112,7 +114,7 @@ class Searched:
 
 
 def prove(state: Callable[[Arithmetic], Statement], seconds: float = 60.0) -> Proof:
-    """Prove a statement on every path of its function, within a time."""
+    """Prove a statement on every path of its function, within a CPU time."""
 
     def search(here: Arithmetic) -> Searched:
         made = state(here)
@@ -124,10 +126,10 @@ def prove(state: Callable[[Arithmetic], Statement], seconds: float = 60.0) -> Pr
 
 
 def followed_all(search: Callable[[Arithmetic], Searched], seconds: float) -> Proof:
-    """Prove that no path fails, within a time."""
+    """Prove that no path fails, within a CPU time."""
     here = Arithmetic()
     try:
-        ends = _ends(here, search(here), time.monotonic() + seconds)
+        ends = _ends(here, search(here), time.process_time() + seconds)
     except (Unsupported, GivenUp) as error:
         return Proof(Verdict.INCONCLUSIVE, str(error), queries=here.queries)
     verdict, detail, sizes = Verdict.PROVED, "", {}
@@ -151,7 +153,7 @@ def _ends(here: Arithmetic, searched: Searched, deadline: float) -> list[End]:
     executed = 0
     while beginnings:
         executed += 1
-        if time.monotonic() > deadline:
+        if time.process_time() > deadline:
             raise Unsupported("not finished in time")
         if executed > _MOST_PATHS:
             raise Unsupported(f"more than {_MOST_PATHS} paths")
@@ -187,7 +189,7 @@ def _check_complete(ends: Collection[Decisions], impossible: Collection[Decision
 
 
 def _followed(statement: Statement, loops: Loops, here: Arithmetic, path: Path) -> End:
-    machine = Machine(here, path, loops.cut, statement.contracts)
+    machine = Machine(here, path, loops.cut, statement.contracts, statement.counting)
     sizes = statement.sizes
     try:
         result = machine.call(statement.function, (), statement.arguments)

@@ -12,6 +12,7 @@ from hitproof.proofs.unbounded.proving import Conclusion
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import (
+    NULL,
     Block,
     Contract,
     Entries,
@@ -58,7 +59,7 @@ class AnyRegistration:
         self.replay: Term = here.atom("replay", 0) if told_replay else self.num_prompt_tokens - 1
         self.junction: Term = here.atom("junction", 0)
         self.interval = Record(object)
-        self._blocks = Items(here.atom("num_blocks", 0), Block, list)
+        self._num_blocks: Term = here.atom("num_blocks", 0)
         self._masks: list[tuple[Listing, Term, Term]] = []
         self.sizes: dict[str, Term] = {
             "block_size": self.block_size,
@@ -68,6 +69,11 @@ class AnyRegistration:
             "num_hashes": num_hashes,
             "before": self.before,
         }
+
+    @property
+    def has_blocks(self) -> Formula:
+        """The request has the blocks of its computed tokens."""
+        return self.num_tokens <= self._num_blocks * self.block_size
 
     @property
     def all_hashed(self) -> Formula:
@@ -99,10 +105,21 @@ class AnyRegistration:
                 # Blocks that are not full are registered beside these.
                 "cache_partial_block": Contract(lambda _machine, **_block: None),
             }
+
+            def block(place: Term) -> Block:
+                missing = machine.decide(self.here.holds_at("missing", place))
+                return NULL if missing else Block(place)
+
+            ignored = Contract(lambda _machine, *_item: None)
+            self._blocks = Items(self._num_blocks, block, list)
             own = {
                 "block_size": self.block_size,
                 "kv_cache_spec": spec,
                 "block_pool": Record(pool, of_pool),
+                "mamba_cache_mode": "align",
+                # Which of its states a step must not read is not followed here.
+                "cached_blocks_this_step": Record(object, {"add": ignored}),
+                "_pending_boundary_state_offloads": Record(object, {"append": ignored}),
                 _COUNTED: counted,
                 "req_to_blocks": Entries({REQUEST: self._blocks}),
                 "use_eagle": self.eagle,
@@ -185,6 +202,7 @@ class AnyRegistration:
                     break
             else:  # without one all are registered, as hits need where they end on any block
                 require("there is a mask", block_mask is None and self.alignment == size)
+            machine.change_hashes()
             handed.append(num_full_blocks)
 
         return Contract(take)

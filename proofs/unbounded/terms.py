@@ -202,6 +202,7 @@ class Arithmetic:
         self._items: dict[str, dict[Any, tuple[Term, Number]]] = {}
         self._quantified: dict[Any, tuple[Truth, Term, Term, Callable[[Term], Formula]]] = {}
         self._counterexamples: list[Formula] = []
+        self._multiples: dict[str, list[tuple[Monomial, Monomial]]] = {}
         self._noting = True
         self.lemmas: dict[tuple[str, Monomial, Monomial], list[Any]] = {}
         self.queries = 0
@@ -260,6 +261,17 @@ class Arithmetic:
         if formula is not True:
             for name in names:
                 self._facts.setdefault(name, []).append((names, formula))
+
+    def equal_products(self, left: Number, right: Number) -> None:
+        """What is divided by a factor of either is from now on an exact multiple of the rest.
+
+        That both are equal is to be supposed wherever they are spoken of.
+        """
+        (one,), (other,) = left.terms, right.terms
+        for product, same in ((one, other), (other, one)):
+            for factor in set(same) - set(product):
+                known = self._multiples.setdefault(factor, [])
+                known.append((product, _without(same, factor)))
 
     # --- what operators and the functions of `spec.terms` mean
 
@@ -350,8 +362,8 @@ class Arithmetic:
         for monomial, times in terms_of(dividend).items():
             if isinstance(factor, int):
                 exact[monomial], rest[monomial] = divmod(times, factor)
-            elif factor in monomial:
-                exact[_without(monomial, factor)] = times
+            elif (divided := self._exactly(monomial, factor)) is not None:
+                exact[divided] = exact.get(divided, 0) + times
             else:
                 rest[monomial] = times
         left = _polynomial(self, rest)
@@ -361,6 +373,16 @@ class Arithmetic:
             by = factor if isinstance(factor, int) else Number(self, {(factor,): 1})
             quotient = self._quotient(left, by)
         return _polynomial(self, exact) + quotient
+
+    def _exactly(self, monomial: Monomial, factor: str) -> Monomial | None:
+        """A product without a factor of it; None if it is not known to have that."""
+        if factor in monomial:
+            return _without(monomial, factor)
+        for product, times in self._multiples.get(factor, ()):
+            left = reduce(_without, product, monomial) if _is_part(product, monomial) else None
+            if left is not None:
+                return reduce(_with, times, left)
+        return None
 
     def _quotient(self, dividend: Term, divisor: Term) -> Term:
         if isinstance(dividend, Number) and max(dividend.terms.values()) < 0:
@@ -795,6 +817,11 @@ def _names(number: Term) -> Iterator[str]:
     """The atoms in a number."""
     for monomial in terms_of(number):
         yield from monomial
+
+
+def _is_part(product: Monomial, monomial: Monomial) -> bool:
+    """Whether a product of distinct atoms divides another one."""
+    return set(product) <= set(monomial)
 
 
 def _without(monomial: Monomial, factor: str) -> Monomial:

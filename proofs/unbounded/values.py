@@ -69,6 +69,20 @@ class Key:
     place: Term
 
 
+@dataclass(frozen=True)
+class Maybe:
+    """None, or something of which nothing else is asked, if ``given``."""
+
+    given: Formula
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """A set of numbers, in no order."""
+
+    items: tuple[Term, ...]
+
+
 BEYOND = Unknown("an item that is beyond the end of its list")
 
 
@@ -81,6 +95,7 @@ class Listing:
         length: how many there are; of ``items``, their number.
         cell: the item at `Arithmetic.position`, if the list is longer than that.
         same: what all items are, if they are.
+        count: how often the block of the position is in it, where that is known and is asked for.
     """
 
     items: list[Any] | None
@@ -88,6 +103,7 @@ class Listing:
     cell: Any = BEYOND
     same: Any = None
     born: int = 0
+    count: Any = None
 
     def size(self) -> Term:
         """How many items there are."""
@@ -144,19 +160,24 @@ class Entries:
 
 @dataclass(eq=False)
 class Filled:
-    """A list in which one item takes the place of others that follow each other.
+    """A list in which one item takes the place of some others.
 
     Attributes:
         original: the items before that.
         item: what is in their place.
-        low, high: the first of these places, and the one past the last.
+        low, high: the first of these places, and the one past the last; between them each place
+            has either.
+        cell: the item at `Arithmetic.position`.
+        changed: when a place was filled last.
     """
 
     original: "Items"
     item: Any
     low: Term
     high: Term
+    cell: Any
     born: int = 0
+    changed: int = 0
 
 
 @dataclass(frozen=True)

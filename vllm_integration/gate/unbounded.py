@@ -20,7 +20,7 @@ from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.obligations import Obligation
 
 SECONDS = 20.0
-"""For one proof, for each group; there may be two of them for a statement."""
+"""CPU time for one proof, for each group; there may be two of them for a statement."""
 
 _EAGLE, _HASHES = "eagle", "hashes"
 _LOOKUPS = (
@@ -34,9 +34,9 @@ _COMMON = ("common_hit_is_valid_for_every_group", "common_hit_is_the_longest")
 """Those that a statement about a coordinator is about."""
 
 _STATEMENTS = (
+    "coordinator sliding_window eagle sliding_window",
     "coordinator full_attention sliding_window sliding_window",
     "coordinator full_attention sliding_window mamba",
-    "coordinator sliding_window eagle sliding_window",
     "lookup sliding_window eagle",
     "mask sliding_window eagle interval",
     "coordinator sliding_window sliding_window",
@@ -44,6 +44,8 @@ _STATEMENTS = (
     "mask sliding_window interval",
     "mask sliding_window eagle latest",
     "mask sliding_window latest",
+    "freeing mamba",
+    "registration mamba",
     "registration sliding_window",
     "coordinator full_attention eagle sliding_window eagle",
     "coordinator full_attention sliding_window eagle",
@@ -73,6 +75,9 @@ _STATEMENTS = (
     "coordinator mamba eagle",
     *(f"coordinator {kind}" for kind in GroupKind if kind is not GroupKind.SLIDING_WINDOW),
     *(f"skipped {kind}" for kind in GroupKind),
+    *(f"admission {kind}" for kind in GroupKind if kind is not GroupKind.MAMBA),
+    "replay",
+    "replay eagle",
 )
 """The statements, those that take longest first: what it is about, the kind, and the rest."""
 
@@ -80,11 +85,11 @@ _STATEMENTS = (
 def statements(profile: Profile) -> list[str]:
     """The statements that are put to the target.
 
-    The quick profile has those that take about a second, the default none that take ten.
+    The quick profile has those that take about a second, the thorough one all.
     """
     first = {
         Profile.QUICK: "lookup full_attention eagle",
-        Profile.DEFAULT: "lookup sliding_window eagle",
+        Profile.DEFAULT: "coordinator full_attention sliding_window sliding_window",
         Profile.THOROUGH: _STATEMENTS[0],
     }
     return list(_STATEMENTS[_STATEMENTS.index(first[profile]) :])
@@ -101,7 +106,8 @@ class Unbounded:
 
     Attributes:
         name: what the statement is about: "lookup", "mask", "registration", "freeing", "skipped"
-            tokens, or the lookup of a "coordinator", the kind or kinds of its groups, and the rest.
+            tokens, "admission", "replay", or the lookup of a "coordinator", the kind or kinds of
+            its groups, and the rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
         outside: the causes of known divergences, outside of which it is proved, each with its exact
@@ -131,7 +137,13 @@ class Unbounded:
         what, *rest = self.name.split()
         if what == "coordinator":
             return f"common lookup of {' and '.join(map(_in_words, kinds_of(self.name)))}"
-        by = {"skipped": "tokens skipped by", "freeing": "blocks freed by"}
+        if what == "replay":
+            return f"boundaries of replays{' with EAGLE' if rest else ''}"
+        by = {
+            "skipped": "tokens skipped by",
+            "freeing": "blocks freed by",
+            "admission": "blocks asked for by",
+        }
         of = by.get(what, f"{what} of")
         kind, *rest = rest
         told = [" with EAGLE" if each == _EAGLE else f", {each} retention" for each in rest]
@@ -163,7 +175,7 @@ def resting(found: Sequence[Unbounded]) -> list[Unbounded]:
     """The same; what is proved counts only if what it rests on is proved, too.
 
     Lookups rest on the hashes that they see, if the target makes them there, coordinators on the
-    lookups, registration on the masks, and freeing on the tokens that are skipped.
+    lookups, registration on the masks, and freeing and admission on the tokens that are skipped.
     """
     by_name = {each.name: each for each in found}
     for name in sorted(by_name, key=lambda name: name.startswith("coordinator")):
@@ -192,7 +204,7 @@ def _needed(name: str) -> Iterator[str]:
     """The statements that one rests on."""
     if name.startswith("lookup"):
         yield _HASHES
-    if name.startswith("freeing"):
+    if name.startswith(("freeing", "admission")):
         yield f"skipped {kinds_of(name)[0]}"
     if name.startswith("registration"):
         yield from (each for each in _STATEMENTS if each.startswith(f"mask {kinds_of(name)[0]} "))

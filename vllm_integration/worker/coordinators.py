@@ -26,7 +26,7 @@ from hitproof.proofs.unbounded.machine import Machine
 from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
-from hitproof.proofs.unbounded.values import Listing, Marks, Record, Unknown, is_same
+from hitproof.proofs.unbounded.values import Contract, Listing, Marks, Record, Unknown, is_same
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.hits import required_run
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -95,15 +95,22 @@ class Coordinated(Settling):
 
         any_ = AnyCoordinator(here, self.kinds, self._policy, spared)
         own = _Lifted(self, any_).record
+        made = Record(own.python_type)  # the same on all paths, which go on as one
         values = {
-            "self": own,
+            "self": made,
             "block_hashes": any_.hashes,
             "max_cache_hit_length": any_.cap,
         }
         function = self._function.__func__
         keywords = spelled(function, arguments(function, values, f"the coordinator's {_FIND}"))
+
+        def find(machine: Machine, **given: Any) -> Any:
+            """Call it on a coordinator that may set attributes and has those of the real one."""
+            made.born, made.attributes = machine.tick(), dict(own.attributes)
+            return machine.call(function, (), given)
+
         return Statement(
-            function,
+            Contract(find),
             keywords,
             tuple(any_.premises),
             any_.conclusions,
@@ -157,7 +164,7 @@ class Coordinated(Settling):
                 answer = replay(space, lookup, most, state)
                 found = judge_answer(layout, lookup, most, policy, state, answer)
                 if found is not None and not _is_known(found, trial.known):
-                    yield Shown(layout.describe(), found)
+                    yield Shown.of_lookup(layout.describe(), found)
 
     def _some_layout(
         self, chance: random.Random, sizes: Mapping[str, int], numbers: Sequence[int]

@@ -11,7 +11,7 @@ from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.registering import AnyRegistration
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
-from hitproof.proofs.unbounded.values import Record
+from hitproof.proofs.unbounded.values import Contract, Record
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.adapter.inspection import (
     arguments,
@@ -30,7 +30,7 @@ from hitproof.vllm_integration.worker.settling import (
     limited,
 )
 
-_CACHE = "cache_blocks"
+_CACHE, _PARTIAL = "cache_blocks", "_cache_partial_tail_block"
 
 
 class Registering(Settling):
@@ -46,6 +46,8 @@ class Registering(Settling):
             raise Predates(f"{self._manager.__name__} has no mask")
         self._mask: FunctionType = getattr(mask, "__func__", mask)
         self._tells_replay = "replay_boundaries" in parameters_of(self._function)
+        is_mamba = kind is GroupKind.MAMBA
+        self._leaves_partial = is_mamba and hasattr(self._manager, _PARTIAL)
         self._thins_out = "retention_interval" in parameters_of(self._function)
 
     def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
@@ -64,14 +66,18 @@ class Registering(Settling):
         keywords = self._called(values)
         pool = parts.pools.BlockPool
         register = any_.register(self._function, keywords, self._manager, pool, of_spec)
+        contracts = {self._mask: any_.mask(of_spec, self._read)}
+        if self._leaves_partial:
+            # What is registered of blocks that are not full is registered beside these.
+            contracts[attribute(self._manager, _PARTIAL)] = Contract(lambda *_, **_named: None)
         looks_ahead = "num_hash_lookahead_tokens" in parameters_of(pool)
         return Statement(
             called,
             {"function": register},
-            () if looks_ahead else (any_.all_hashed,),
+            (any_.has_blocks, *(() if looks_ahead else (any_.all_hashed,))),
             any_.conclusions,
             sizes=any_.sizes,
-            contracts={self._mask: any_.mask(of_spec, self._read)},
+            contracts=contracts,
         )
 
     def _read(self, *given: Any, **named: Any) -> Mapping[str, Any]:
@@ -99,6 +105,8 @@ class Registering(Settling):
             configuration = Configuration(1, bound, alignment, group, size)
             pool = parts.pool(configuration)
             manager = parts.manager(self._manager, configuration, pool)
+            if self._leaves_partial:
+                setattr(manager, _PARTIAL, lambda *_, **_named: None)
             request = parts.request(bound * size + size - 1, size)
             blocks = pool.get_new_blocks(bound)
             manager.req_to_blocks[request.request_id] = blocks

@@ -176,6 +176,16 @@ class Shown:
     detail: str
     evidence: LookupEvidence | None = None
 
+    @classmethod
+    def of_lookup(cls, sizes: str, evidence: LookupEvidence | None) -> "Shown":
+        """A lookup of groups of these sizes."""
+        if evidence is None:
+            return cls(f"{sizes}: a hit is served that is known to be lost")
+        answer = "raises" if evidence.actual_hit is None else f"hits {evidence.actual_hit} tokens"
+        cached = " and ".join(str(sorted(each)) for each in evidence.cached)
+        told = f"of {evidence.max_length} tokens, with blocks {cached} cached, {answer}"
+        return cls(f"{sizes}: a lookup {told} ({evidence.spec_hit} due)", evidence)
+
 
 @dataclass(frozen=True)
 class Trial:

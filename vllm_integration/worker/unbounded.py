@@ -32,6 +32,7 @@ from hitproof.spec.terms import Blocks, Formula, Term, greatest, not_
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker.admitting import Admitting, Replaying
 from hitproof.vllm_integration.worker.coordinators import Coordinated
 from hitproof.vllm_integration.worker.freeing import Freeing
 from hitproof.vllm_integration.worker.registering import Registering
@@ -63,9 +64,14 @@ def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
 def _named(subject: VllmSubject, name: str) -> Settling:
     if name == HASHES:
         return _Hashes(subject)
-    what, kind, *more = name.split()
+    what, *more = name.split()
     if what == "coordinator":
         return Coordinated(subject, kinds_in(name))
+    if what == "replay":
+        return Replaying(subject, "eagle" in more)
+    kind, *more = more
+    if what == "admission":
+        return Admitting(subject, GroupKind(kind))
     if what == "freeing":
         return Freeing(subject, GroupKind(kind))
     if what == "registration":
@@ -160,7 +166,7 @@ class _LookupOfKind(Settling):
                 actual = hit if evidence is None else evidence.actual_hit
                 is_wrong = actual != served or (evidence is not None and actual == hit)
             if is_wrong:
-                yield Shown(configuration.describe(), evidence)
+                yield Shown.of_lookup(configuration.describe(), evidence)
 
     def _chosen(
         self, chance: random.Random, sizes: Mapping[str, int], numbers: set[int]
@@ -299,7 +305,8 @@ class _Hashes(Settling):
             aligned = size * chance.randint(1, 3)
             found = _hash_of(self._resolve, hashes, unit, size, aligned, place)
             if found != (blocks, hashes[(place + 1) * times - 1]):
-                yield Shown(f"{len(hashes)} hashes of {unit} tokens, blocks of {size}: {found}")
+                told = f"{len(hashes)} hashes of {unit} tokens, blocks of {size}"
+                yield Shown(f"{told}: {found[0]} are seen, that of block {place} is {found[1]!r}")
 
 
 class _Skipping(Settling):
@@ -450,9 +457,10 @@ class _Mask(Settling):
                 due = is_due(shape, block, self._retention, boundary, apart)
                 due = _with_departures(trial.known, siblings, block, boundary, due)
                 if kept is not due:
-                    yield Shown(
-                        f"{group}, alignment {alignment}: block {block} of {start} to {end}"
-                    )
+                    answer = "keeps" if kept else "leaves out"
+                    asked = f"blocks {start} to {end - 1}, interval {interval}"
+                    of = f"{group}, alignment {alignment}, replays resume at {promised}"
+                    yield Shown(f"{of}: the mask of {asked}, {answer} block {block}")
 
 
 def _with_departures(
