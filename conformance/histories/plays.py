@@ -322,7 +322,7 @@ _REPLAYED = {
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
 """How many scenarios of each kind offload: in any of three ways, to a store, or in chunks."""
-_OFFLOADED_RARELY = "two connectors", "reads fail", "answers later"
+_OFFLOADED_RARELY = "two connectors", "reads fail", "answers later", "lazily"
 """Kinds that these have in turn."""
 _BESIDE_OFFLOADS = (
     "states",

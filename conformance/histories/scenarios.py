@@ -500,6 +500,13 @@ def _later(made: Scenario) -> None:
     made.deployed["connector"] = replace(made.deployed["connector"], later=made.any_of(1, 2, 5))
 
 
+def _lazily(made: Scenario) -> None:
+    """Single blocks, which are offloaded when they are soon to be evicted."""
+    made.scarce = True
+    _offloads(made, "blocks")
+    made.deployed["connector"] = replace(made.deployed["connector"], lazy=True)
+
+
 def _in_chunks(made: Scenario) -> None:
     """Host memory in chunks, in which all that is computed has room."""
     sizes, chunk = {each.block_size for each in made.groups}, 1
@@ -674,6 +681,7 @@ _NAMED = (
     Feature("reads fail", _unread, _reads_fail),
     Feature("two connectors", _several, _loads_beside),
     Feature("answers later", _later, _asked_again_unreset),
+    Feature("lazily", _lazily, _asked_again_unreset),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),
     Feature("one token left", _drafts_of_others, _one_token_left, without=("drafts", "retention")),

@@ -106,6 +106,9 @@ class Connector:
     ``offload_prompt_only`` set to false."""
     delay: NonNegativeInt = 0
     """Additional steps until a copy to or from host memory, or a store, is reported as done."""
+    lazy: bool = False
+    """Whether single blocks are offloaded when they are soon to be evicted, instead of as soon as
+    they are computed. vLLM: ``lazy_offload``."""
     later: NonNegativeInt = 0
     """How often a request is told to ask again before what it looks up in chunks or a store is
     known."""
@@ -295,6 +298,8 @@ class Deployment:
                 raise HistoryError(
                     "blocks are kept in host memory or a store; omit offloads or store"
                 )
+            if each.lazy and (each.chunk or not each.offloads):
+                raise HistoryError("only single blocks are offloaded late; omit lazy")
             if each.later and not (each.chunk or each.store):
                 raise HistoryError("only chunks and stores answer later; omit later")
         if self.connector is not None and self.host is not None:

@@ -329,6 +329,8 @@ def test_what_the_connector_has_is_not_said_of_requests() -> None:
         replace(deployment, connector=Connector(chunk=2))
     with pytest.raises(HistoryError, match="omit offloads or store"):
         replace(deployment, connector=Connector(offloads=2, store=True))
+    with pytest.raises(HistoryError, match="omit lazy"):
+        replace(deployment, connector=Connector(offloads=2, chunk=1, lazy=True))
     with pytest.raises(HistoryError, match="omit later"):
         replace(deployment, connector=Connector(beside=Connector(later=1)))
     with pytest.raises(HistoryError, match="omit layers or offloads"):

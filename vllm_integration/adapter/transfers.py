@@ -61,6 +61,7 @@ def connect(vllm_config: Any, connector: Connector) -> None:
     if connector.offloads:
         must(offloads(), "keeps nothing in host memory that is judged", "offloads")
         sizes = {"num_cpu_blocks": connector.offloads, "cpu_bytes_to_use": 1 << 40}
+        sizes["lazy_offload"] = connector.lazy
         made = {"kv_connector_extra_config": sizes, "kv_role": "kv_both"}
         vllm_config.kv_transfer_config = call(
             attribute(config, "KVTransferConfig"),

@@ -125,6 +125,7 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "stores": lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks")),
     "several": lambda: named(24, "two connectors", "two connectors, states"),
     "reads": lambda: named(12, "reads fail", "reads fail, windows"),
+    "lazily": lambda: named(12, "lazily"),
     "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
     "resumed": lambda: kept(HERE.parent / "known" / "scheduler_raises_in_flight.json"),

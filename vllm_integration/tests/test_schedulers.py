@@ -479,8 +479,8 @@ def test_what_is_right_of_a_release_is_no_finding() -> None:
 
 PARTS = (
     *("chunks", "connectors", "encoders", "ends", "formats", "grammars"),
-    *("host_pools", "offloads", "reads", "repeats", "replays", "resumed", "several", "stores"),
-    "tiers",
+    *("host_pools", "lazily", "offloads", "reads", "repeats", "replays", "resumed", "several"),
+    *("stores", "tiers"),
 )
 """Those of `broken_parts`, which only the target's process can import."""
 
