@@ -71,7 +71,7 @@ def is_about(claim: str, judged: Configuration | Layout) -> bool:
     Groups whose blocks several ranks share are looked up and registered like others.
     """
     if isinstance(judged, Layout):
-        if judged.blocks_per_chunk and CHECKS[claim] not in _OF_TIERS:
+        if judged.tier and CHECKS[claim] not in _OF_TIERS:
             return False
         if CHECKS[claim] is check_agreement:
             return is_in_grid(judged)

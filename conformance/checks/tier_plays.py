@@ -7,12 +7,12 @@ from hitproof.conformance.checks.outcomes import Case
 from hitproof.conformance.checks.spaces import resumed_at
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
-from hitproof.conformance.findings.evidence import LOAD, OFFLOADING, STORE, TierMaskEvidence
+from hitproof.conformance.findings.evidence import LOAD, STORE, TierMaskEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import LookedUp
-from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.scope.layouts import OFFLOADING, Layout
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.tiers import Load, TierPlays, TierSubject
 from hitproof.conformance.words import in_tokens

@@ -21,7 +21,6 @@ from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import (
     LOAD,
     LOOKUP,
-    OFFLOADING,
     STORE,
     TierLocalEvidence,
     TierLookupEvidence,
@@ -32,7 +31,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import LookedUp
-from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.scope.layouts import UMBP, Layout
 from hitproof.conformance.subject.failures import CannotJudge, Predates, crash_of
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.tiers import TierMasks, TierSubject
@@ -93,13 +92,8 @@ class _TierRequest(LookupRequest):
 
 
 @dataclass(frozen=True)
-class _ChunkRequest(_TierRequest):
-    """A lookup in a tier of chunks.
-
-    Its hits are what it adds to ``local`` tokens that the prefix cache has. They may end on any
-    token from which the request can go on: those on boundaries are promised. The whole of a request
-    may be served, of which the last token is computed again.
-    """
+class _LongerRequest(_TierRequest):
+    """A lookup whose hits are what the tier adds to ``local`` tokens that the prefix cache has."""
 
     local: int
 
@@ -114,20 +108,50 @@ class _ChunkRequest(_TierRequest):
         return False
 
     def hit(self, length: int | None) -> Candidate | None:
-        """The hit that ends there, on whatever token, if what it takes can be stored at all."""
-        if length is None or not self.local <= length <= self.max_length + 1:
-            return None
+        """The hit that ends there, with what it takes of the tier."""
+        found = super().hit(length)
         here = _local(self.judged, self.local)
-        if self.out_of_reach(length) and (found := super().hit(length)):
-            return replace(found, required=found.required - here)
-        end = min(length, self.max_length)
-        taken = resumed_at(self.judged, end, drafting=True) if length > self.local else frozenset()
-        taken -= here
-        return Candidate(length, taken) if taken <= {*self.space.keys.values()} else None
+        return found and replace(found, required=found.required - here)
 
     def out_of_reach(self, length: int) -> frozenset[Question]:
         """Of a hit that the tier adds to."""
         return super().out_of_reach(length) if length > self.local else frozenset()
+
+    def due(self, cached: frozenset[Question]) -> int:
+        """By the spec itself. What adds less than a chunk is not worth a load."""
+        return longest_hit(self.judged, self.max_length, self.local, cached, self.policy)
+
+    def defect(self, defect: Defect) -> Defect:
+        """The defect of a lookup in the tier, for that of one in the prefix cache."""
+        return Defect.read(defect.code, {**dict(defect.parameters), "tier": self.judged.tier})
+
+    def evidence(self, cached: frozenset[Question], answer: Answer) -> TierLookupEvidence:
+        """What is wrong with ``answer`` when exactly ``cached`` is stored."""
+        found = super().evidence(cached, answer)
+        signature = replace(found.signature, defect=self.defect(found.signature.defect))
+        found = replace(found, signature=signature)
+        if not self.local:
+            return found
+        return TierLocalEvidence(**vars(found) | {"local": self.local})
+
+
+class _ChunkRequest(_LongerRequest):
+    """A lookup in a tier of chunks.
+
+    Its hits may end on any token from which the request can go on: those on boundaries are
+    promised. The whole of a request may be served, of which the last token is computed again.
+    """
+
+    def hit(self, length: int | None) -> Candidate | None:
+        """The hit that ends there, on whatever token, if what it takes can be stored at all."""
+        if length is None or not self.local <= length <= self.max_length + 1:
+            return None
+        if self.out_of_reach(length) and (found := super().hit(length)):
+            return found
+        end = min(length, self.max_length)
+        taken = resumed_at(self.judged, end, drafting=True) if length > self.local else frozenset()
+        taken -= _local(self.judged, self.local)
+        return Candidate(length, taken) if taken <= {*self.space.keys.values()} else None
 
     def diverging_states(self, path: Path) -> Counter[tuple[Code, Row]]:
         """See `LookupRequest`."""
@@ -136,9 +160,16 @@ class _ChunkRequest(_TierRequest):
             counted[_OF_CHUNKS.get(code, code), row] += states
         return counted
 
-    def due(self, cached: frozenset[Question]) -> int:
-        """By the spec itself. What adds less than a chunk is not worth a load."""
-        return longest_hit(self.judged, self.max_length, self.local, cached, self.policy)
+    def defect(self, defect: Defect) -> Defect:
+        """See `_LongerRequest`."""
+        match defect.code:
+            case Code.HIT_TOO_SHORT:
+                return Defect(Code.TIER_HIT_TOO_SHORT)
+            case Code.HIT_OFF_BOUNDARY | Code.GROUP_LACKS_BLOCK:
+                block = dict(defect.parameters).get("block", "required")
+                return Defect.of(Code.TIER_HIT_LACKS_BLOCK, block=block)
+            case _:
+                return super().defect(defect)
 
     def is_wrong(self, cached: frozenset[Question], answer: Answer) -> bool:
         """A hit that ends on another token may be longer than the expected one."""
@@ -149,15 +180,6 @@ class _ChunkRequest(_TierRequest):
         """The claim on lookups."""
         if self.is_wrong(cached, answer):
             yield _LONGEST
-
-    def evidence(self, cached: frozenset[Question], answer: Answer) -> TierLookupEvidence:
-        """What is wrong with ``answer`` when exactly ``cached`` is stored."""
-        found = super().evidence(cached, answer)
-        signature = replace(found.signature, defect=_of_chunks(found.signature.defect))
-        found = replace(found, signature=signature)
-        if not self.local:
-            return found
-        return TierLocalEvidence(**vars(found) | {"local": self.local})
 
 
 def longest_hit(
@@ -192,21 +214,15 @@ _OF_CHUNKS = {
 }
 
 
-def _of_chunks(defect: Defect) -> Defect:
-    """The defect of a lookup in a tier of chunks, for that of one in the prefix cache."""
-    parameters = dict(defect.parameters)
-    match defect.code:
-        case Code.HIT_TOO_SHORT:
-            return Defect(Code.TIER_HIT_TOO_SHORT)
-        case Code.HIT_OFF_BOUNDARY | Code.GROUP_LACKS_BLOCK:
-            block = parameters.get("block", "required")
-            return Defect.of(Code.TIER_HIT_LACKS_BLOCK, block=block)
-        case code:
-            return Defect.read(code, {**parameters, "tier": OFFLOADING})
+def _named(layout: Layout) -> dict[str, str]:
+    """The parameter of codes that are of an offloading tier, or the Mooncake store, without it."""
+    return {"tier": UMBP} if layout.beside_umbp else {}
 
 
 def _least(layout: Layout) -> int:
-    """The tokens of the longest chunk: what a tier adds at least, by vLLM's choice."""
+    """The tokens of the longest chunk: what offloading adds at least, by vLLM's choice."""
+    if not layout.blocks_per_chunk:
+        return 1
     return max(each.group.block_size for each in layout.looked_up)
 
 
@@ -218,7 +234,7 @@ def _local(layout: Layout, length: int) -> frozenset[Question]:
 
 
 def _lookup_cases(subject: TierSubject, layout: Layout) -> Iterator[Case]:
-    if not layout.blocks_per_chunk:
+    if not layout.tier:
         lookup = subject.tier_lookup(layout, 0)
         requests = requests_of(subject, layout, lookup, _TierRequest)
         yield from explored.cases(requests, lookup, lambda: subject.tier_lookup(layout, 0))
@@ -226,13 +242,13 @@ def _lookup_cases(subject: TierSubject, layout: Layout) -> Iterator[Case]:
     for local in locals_of(layout, layout.num_tokens - 1):
         lookup = subject.tier_lookup(layout, local)
         yield from explored.cases(
-            _chunk_requests(layout, lookup, local),
+            _longer_requests(layout, lookup, local),
             lookup,
             partial(subject.tier_lookup, layout, local),
         )
 
 
-def _chunk_requests(layout: Layout, lookup: Lookup, local: int) -> Iterator[_ChunkRequest]:
+def _longer_requests(layout: Layout, lookup: Lookup, local: int) -> Iterator[_LongerRequest]:
     policy = LookaheadHorizon.HASHED
     here = _local(layout, local)
     for max_length in layout.max_lengths:
@@ -242,7 +258,8 @@ def _chunk_requests(layout: Layout, lookup: Lookup, local: int) -> Iterator[_Chu
         hits = [Candidate(hit.length, hit.required - here) for hit in space.hits]
         longer = (hit for hit in hits if hit.length - local >= _least(layout))
         space = replace(space, hits=(Candidate(local, frozenset()), *longer))
-        yield _ChunkRequest(lookup, max_length, space, layout, policy, local)
+        made = _ChunkRequest if layout.blocks_per_chunk else _LongerRequest
+        yield made(lookup, max_length, space, layout, policy, local)
 
 
 def _mask_cases(subject: TierSubject, layout: Layout) -> Iterator[Case]:
@@ -328,7 +345,7 @@ def _due(looked_up: LookedUp, mask: str, first: int, last: int) -> tuple[set[int
 
 def _crash(layout: Layout, mask: str, start: int, end: int, crash: Exception) -> TierMaskEvidence:
     claim = _LOADS if mask == LOAD else _KEPT
-    defect = crash_defect(crash)
+    defect = crash_defect(crash, **_named(layout))
     return TierMaskEvidence(
         signature=Signature(claim, Divergence.CRASH, layout.kinds, layout.drops_block, defect),
         configuration=layout,
@@ -358,12 +375,12 @@ def _evidence(
     is_not = "" if block in marked else "not "
     if mask == LOAD and block in marked:
         claim, divergence = _LOADS, Divergence.WASTE
-        defect = Defect(Code.TIER_BLOCK_LOADED_UNREAD)
+        defect = Defect.of(Code.TIER_BLOCK_LOADED_UNREAD, **_named(layout))
         spec = f"the request does not read block {block}"
     elif mask == LOAD:
         role = ROLES[block_role(looked_up, block, end // size)]
         claim, divergence = _LOADS, Divergence.UNSOUND
-        defect = Defect.of(Code.TIER_BLOCK_NOT_LOADED, block=role)
+        defect = Defect.of(Code.TIER_BLOCK_NOT_LOADED, block=role, **_named(layout))
         spec = f"block {block} is a {role} block of the hit of {in_tokens(end)}"
     elif block in marked:
         claim, divergence = _ONLY, Divergence.WASTE
@@ -371,12 +388,12 @@ def _evidence(
         if not in_mask(shape, block):
             where = dict(unreachable(looked_up, block).parameters)
             spec = f"no hit requires block {block}"
-        defect = Defect.of(Code.TIER_BLOCK_UNREACHABLE, mask=mask, **where)
+        defect = Defect.of(Code.TIER_BLOCK_UNREACHABLE, mask=mask, **where, **_named(layout))
     else:
         boundary = int(next_boundary(shape, block))
         role = ROLES[block_role(looked_up, block, boundary)]
         claim, divergence = _KEPT, Divergence.LOST_HIT
-        defect = Defect.of(Code.TIER_BLOCK_LEFT_OUT, block=role, mask=mask)
+        defect = Defect.of(Code.TIER_BLOCK_LEFT_OUT, block=role, mask=mask, **_named(layout))
         spec = f"block {block} is a {role} block of the hit of {in_tokens(boundary * size)}"
     return TierMaskEvidence(
         signature=Signature(claim, divergence, looked_up.group.kind, bool(shape.lookahead), defect),

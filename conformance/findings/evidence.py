@@ -265,8 +265,6 @@ class SharedPrefixEvidence(Evidence):
 
 STORE, LOOKUP, LOAD = "store", "lookup", "load"
 """The masks of a tier."""
-OFFLOADING = "offloading"
-"""The parameter of codes that says that a tier is one of chunks."""
 
 
 @dataclass(frozen=True)
@@ -448,8 +446,7 @@ def _own(of: type[Evidence]) -> dict[str, _Key]:
 
 
 def _tier(judged: Configuration | Layout) -> str:
-    offloads = isinstance(judged, Layout) and judged.blocks_per_chunk
-    return "offloading" if offloads else "tier"
+    return (isinstance(judged, Layout) and judged.tier) or "tier"
 
 
 def smallest(evidence: Iterable[_E]) -> dict[Signature, _E]:

@@ -13,7 +13,6 @@ from typing import Any
 from hitproof.conformance.checks.tier_plays import due_chunks, left_out
 from hitproof.conformance.checks.tiers import longest_hit
 from hitproof.conformance.findings.codes import Defect
-from hitproof.conformance.findings.evidence import OFFLOADING
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
@@ -32,7 +31,7 @@ from hitproof.conformance.scheduling.transfers import (
     Known,
     Touched,
 )
-from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.scope.layouts import OFFLOADING, Layout
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Plan
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind

@@ -26,7 +26,9 @@ from hitproof.spec.attention import tail_blocks
 from hitproof.spec.groups import Group, GroupKind, alignment, geometry, share_eagle
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 
-_CHUNK = "blocks_per_chunk"
+_CHUNK, _UMBP = "blocks_per_chunk", "beside_umbp"
+OFFLOADING, UMBP = "offloading", "umbp"
+"""Tiers with layouts of their own; the Mooncake store is judged on those of the prefix cache."""
 
 
 @total_ordering
@@ -45,6 +47,7 @@ class Layout:
             What is looked up are chunks then, each of which counts as a block, and each group is
             looked up by itself: groups that are alike need not drop a block alike, and with no
             group flagged none does.
+        beside_umbp: whether UMBP is judged, and nothing else.
     """
 
     groups: tuple[Group, ...]
@@ -54,6 +57,7 @@ class Layout:
     model: str = field(default="", compare=False)
     variant: int = field(default=0, compare=False)
     blocks_per_chunk: int = 0
+    beside_umbp: bool = False
 
     def __lt__(self, other: "Layout") -> bool:
         return self._size < other._size
@@ -61,8 +65,13 @@ class Layout:
     @property
     def _size(self) -> tuple[Any, ...]:
         sizes = sum(group.block_size + (group.window or 0) for group in self.groups)
-        chunk = self.blocks_per_chunk
-        return len(self.groups), chunk, self.num_tokens, sizes, self.groups, self.use_eagle
+        kept = self.blocks_per_chunk, self.beside_umbp
+        return len(self.groups), kept, self.num_tokens, sizes, self.groups, self.use_eagle
+
+    @property
+    def tier(self) -> str:
+        """The tier that is judged there and nothing else, `OFFLOADING` or `UMBP`; else ""."""
+        return UMBP if self.beside_umbp else OFFLOADING if self.blocks_per_chunk else ""
 
     @property
     def bound_in_words(self) -> str:
@@ -82,7 +91,7 @@ class Layout:
     @cached_property
     def in_blocks(self) -> "Layout":
         """The same without chunks."""
-        return replace(self, blocks_per_chunk=0)
+        return replace(self, blocks_per_chunk=0, beside_umbp=False)
 
     @property
     def prefill_lookahead(self) -> int:
@@ -122,7 +131,7 @@ class Layout:
         on the last boundary, one token past it, and one block past it; of chunks, those that end on
         a boundary or the smallest chunk after it, and one token past these.
         """
-        if self.blocks_per_chunk:
+        if self.tier:
             least = min(each.group.block_size for each in self.looked_up)
             ends = range(self.alignment, self.num_tokens + 1, self.alignment)
             lengths = {end + more for end in ends for more in (0, 1, least, least + 1)}
@@ -162,6 +171,7 @@ class Layout:
             f"{self.model + ': ' if self.model else ''}groups {groups}; alignment "
             f"{self.alignment}, EAGLE {'on' if self.use_eagle else 'off'}"
             f"{f', offloaded in chunks of {in_blocks(chunk)}' if chunk else ''}"
+            f"{', beside UMBP' if self.beside_umbp else ''}"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -174,6 +184,7 @@ class Layout:
             **picked(self, "num_tokens", "use_eagle", "hash_block_size", "model"),
             **({"variant": self.variant} if self.variant else {}),
             **({_CHUNK: self.blocks_per_chunk} if self.blocks_per_chunk else {}),
+            **({_UMBP: True} if self.beside_umbp else {}),
         }
 
     @staticmethod
@@ -198,6 +209,7 @@ class Layout:
             model=data["model"],
             variant=data.get("variant", 0),
             blocks_per_chunk=data.get(_CHUNK, 0),
+            beside_umbp=data.get(_UMBP, False),
         )
 
 
@@ -392,6 +404,46 @@ def offloaded(profile: Profile) -> Iterator[Layout]:
             layout = Layout(groups, tokens, use_eagle, hash_unit(groups), blocks_per_chunk=chunk)
             if is_possible(layout):
                 yield _in_some_order(layout)
+
+
+_BESIDE_UMBP = (
+    (6, (_full(1),)),
+    (8, (_sliding(2, 3),)),
+    (8, (_full(2), _sliding(2, 3))),
+    (5, (_full(4), _sliding(1, 2))),
+    (6, (_full(2), _sliding(1, 3))),
+    (6, (_full(1), _sliding(2, 3), _mamba(2))),
+)
+_MORE_BESIDE_UMBP = (
+    (8, (_full(4), replace(_sliding(2, 4), prefix_cacheable=False), _sliding(2, 4))),
+    (12, _TWO_MODULES),
+)
+"""Layouts of an engine beside UMBP, with the bound in tokens."""
+
+
+def beside_umbp(profile: Profile) -> Iterator[Layout]:
+    """Layouts beside UMBP, with EAGLE as in the grid, and but for the quick profile a small grid.
+
+    UMBP asks for all blocks of a request at once, so that each set of them is a run of its own. It
+    does not start with draft layers that opt out.
+    """
+    quick = profile is Profile.QUICK
+    for tokens, plain in _BESIDE_UMBP if quick else _BESIDE_UMBP + _MORE_BESIDE_UMBP:
+        for groups, use_eagle in _flagged(plain):
+            drafting = any(group.eagle for group in groups if not group.prefix_cacheable)
+            several = max(group.prefill_lookahead for group in groups) > 1 and not use_eagle
+            layout = Layout(groups, tokens, use_eagle, hash_unit(groups), beside_umbp=True)
+            if is_possible(layout) and not drafting and not several:
+                yield layout
+    for layout in () if quick else grid(Profile.QUICK):
+        if all(group.prefix_cacheable for group in layout.groups):
+            yield replace(layout, beside_umbp=True)
+
+
+def of_tiers(profile: Profile) -> Iterator[Layout]:
+    """The layouts on which nothing but a tier is judged."""
+    yield from offloaded(profile)
+    yield from beside_umbp(profile)
 
 
 _LONGEST_RUN = 8

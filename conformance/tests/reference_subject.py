@@ -283,7 +283,7 @@ class ReferenceSubject:
 
     def tier_lookup(self, layout: Layout, local: int = 0) -> Lookup:
         """The lookup of the reference's tier."""
-        if layout.blocks_per_chunk:
+        if layout.tier:
             return ReferenceTierLookup(layout, LookaheadHorizon.HASHED, local)
         return ReferenceTierLookup(layout, self.lookahead_horizon)
 

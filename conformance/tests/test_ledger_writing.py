@@ -21,7 +21,7 @@ from hitproof.conformance.ledger.ledger import (
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.grid import configurations
-from hitproof.conformance.scope.layouts import Layout, layouts, offloaded
+from hitproof.conformance.scope.layouts import Layout, layouts, of_tiers
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 
@@ -79,7 +79,7 @@ def test_every_kind_of_configuration_is_read_back(tmp_path: Path) -> None:
     judged: list[Configuration | Layout] = [
         *configurations(Profile.QUICK),
         *layouts(Profile.QUICK),
-        *offloaded(Profile.QUICK),
+        *of_tiers(Profile.QUICK),
     ]
     assert any(isinstance(each, Layout) for each in judged)
     entries = [replace(ENTRY, configuration=each) for each in judged]

@@ -22,7 +22,7 @@ from hitproof.conformance.findings.evidence import (
 )
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reproduce.attempts import OutOfReach, Rules, attempts
-from hitproof.conformance.scope.layouts import Layout, layouts, offloaded
+from hitproof.conformance.scope.layouts import Layout, layouts, of_tiers
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
@@ -67,7 +67,7 @@ class WithMasks(ReferenceSubject):
 
 
 def judged(claim: str) -> list[Layout]:
-    every = *layouts(Profile.QUICK), *offloaded(Profile.QUICK)
+    every = *layouts(Profile.QUICK), *of_tiers(Profile.QUICK)
     return [layout for layout in every if is_about(claim, layout)]
 
 

@@ -59,7 +59,7 @@ class Offloading:
     ) -> None:
         if connectable(layout.groups) != layout.groups:
             parts.lacks(_STATES)
-        deployment = _deployment(layout, max_num_tokens)
+        deployment = deployment_of(layout, max_num_tokens)
         vllm_config = schedulers.vllm_config(deployment)
         connect_chunks(vllm_config, layout.groups, layout.blocks_per_chunk)
         with schedulers.groups_config(deployment, vllm_config) as groups:
@@ -90,7 +90,8 @@ def _refuse(parts: Parts, layout: Layout, refusal: StartupRefused) -> None:
     raise CannotJudge(f"the offloading connector does not start: {refusal}") from refusal
 
 
-def _deployment(layout: Layout, max_num_tokens: int) -> Deployment:
+def deployment_of(layout: Layout, max_num_tokens: int) -> Deployment:
+    """How an engine of the layout is deployed that serves requests of so many tokens."""
     drafts = layout.use_eagle
     modules = layout.prefill_lookahead if drafts else 1
     longest = max_num_tokens + 1

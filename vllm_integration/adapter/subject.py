@@ -17,11 +17,12 @@ from zlib import crc32
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.scope.layouts import OFFLOADING, UMBP, Layout
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.lookups import Lookup
 from hitproof.conformance.subject.managers import Allocation
+from hitproof.conformance.subject.tiers import TierMasks
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -64,6 +65,12 @@ from hitproof.vllm_integration.adapter.tiers import (
     VllmTierLookup,
     VllmTierMasks,
     coordinator_class,
+)
+from hitproof.vllm_integration.adapter.umbp import (
+    UMBP_ENTRIES,
+    VllmUmbpLookup,
+    VllmUmbpMasks,
+    umbp_class,
 )
 
 _T = TypeVar("_T")
@@ -112,16 +119,20 @@ class VllmSubject:
         return VllmConnectorLookup(self._parts, layout, *self._hashes_and_keys(layout))
 
     def tier_lookup(self, layout: Layout, local: int = 0) -> Lookup:
-        """The real lookup of the offloading scheduler, or the Mooncake store's coordinator."""
+        """The real lookup of the offloading scheduler, of UMBP, or of the Mooncake store."""
         self._vary_tier(layout)
+        if layout.beside_umbp:
+            return VllmUmbpLookup(self._parts, self._schedulers, layout, local)
         if layout.blocks_per_chunk:
             offloading = self._offloading(layout, layout.num_tokens)
             return VllmOffloadLookup(offloading, self._parts, layout, local)
         return VllmTierLookup(self._parts, layout, *self._hashes_and_keys(layout))
 
-    def tier_masks(self, layout: Layout) -> VllmTierMasks:
-        """The real masks of the Mooncake store's coordinator."""
+    def tier_masks(self, layout: Layout) -> TierMasks:
+        """The real masks of UMBP, or of the Mooncake store's coordinator."""
         self._vary_tier(layout)
+        if layout.beside_umbp:
+            return VllmUmbpMasks(self._parts, self._schedulers, layout)
         return VllmTierMasks(self._parts, layout)
 
     def tier_plays(self, layout: Layout, num_tokens: int) -> VllmOffloadPlays:
@@ -412,8 +423,10 @@ class VllmSubject:
         if entry == "admission":
             return attribute(self._parts.whole.KVCacheManager, "allocate_slots")
         what, kind = entry.split()
-        if kind == "offloading":
+        if kind == OFFLOADING:
             return attribute(offloading_class(), OFFLOADING_ENTRIES[what])
+        if kind == UMBP:
+            return attribute(umbp_class(self._parts), UMBP_ENTRIES[what])
         if kind == "tier":
             return attribute(coordinator_class(self._parts), ENTRIES[what])
         if kind == "connector":

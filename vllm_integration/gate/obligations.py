@@ -13,7 +13,7 @@ from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.grid import configurations
-from hitproof.conformance.scope.layouts import Layout, layouts, offloaded
+from hitproof.conformance.scope.layouts import Layout, layouts, of_tiers
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.spec.releases.fine import HitGranularity
@@ -95,7 +95,7 @@ class Played:
 def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
     """What the gate runs: each check on each configuration, ledger configurations included."""
     representatives = list({check: claim for claim, check in CHECKS.items()}.values())
-    several = *layouts(profile), *offloaded(profile)
+    several = *layouts(profile), *of_tiers(profile)
     judged: list[Configuration | Layout] = [*configurations(profile), *several]
     wanted = [Task(c, j) for j in judged for c in representatives if is_about(c, j)]
     shared = {CHECKS[claim]: claim for claim in representatives}

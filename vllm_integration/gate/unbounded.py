@@ -218,7 +218,7 @@ def _is_meant(judged: Configuration | Layout) -> bool:
     """Whether a configuration or layout has what statements take for granted."""
     groups = [each.group for each in judged.looked_up]
     if isinstance(judged, Layout):
-        alone = len(judged.looked_up) == len(judged.groups) and not judged.blocks_per_chunk
+        alone = len(judged.looked_up) == len(judged.groups) and not judged.tier
     else:
         alone = judged.ranks == (1, 1) and judged.members == 1
         alone = alone and judged.hash_block_size == judged.group.block_size

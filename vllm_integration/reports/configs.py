@@ -9,7 +9,7 @@ from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.coverage import PROPERTIES, missing, pairs
 from hitproof.conformance.scope.grid import configurations
-from hitproof.conformance.scope.layouts import Layout, layouts, offloaded
+from hitproof.conformance.scope.layouts import Layout, layouts, of_tiers
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
@@ -59,7 +59,7 @@ def _every(profile: Profile) -> list[Configuration | Layout]:
 
 
 def _several(profile: Profile) -> list[Layout]:
-    return [*layouts(profile), *offloaded(profile)]
+    return [*layouts(profile), *of_tiers(profile)]
 
 
 def _print_list(title: str, judged: list[Any], console: Console) -> None:

@@ -52,6 +52,7 @@ _FIRST_WITH = {
     "opting out": Version("0.29.dev0"),
     "masks of what is stored": Version("0.30.dev0"),
     "hashes that look ahead": Version("0.33.dev0"),
+    "UMBP": Version("0.33.dev0"),
 }
 """The first releases that can have what older ones lack, by its name."""
 _BOOTSTRAP = (

@@ -18,7 +18,7 @@ from hitproof.conformance.histories.scenarios import scenario
 from hitproof.conformance.histories.workload_json import read_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scheduling.playing import play
-from hitproof.conformance.scope.layouts import offloaded
+from hitproof.conformance.scope.layouts import beside_umbp, offloaded
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests.drawn import drawn
@@ -44,11 +44,15 @@ def found(subject: VllmSchedulers, histories: Iterable[SchedulerHistory], start:
     return []
 
 
-def of_tiers(subject: VllmSubject, start: str) -> list[str]:
+LAYOUTS = {"tiers": offloaded, "umbp": beside_umbp}
+"""Where the checks of tiers show the faults of a part."""
+
+
+def of_tiers(subject: VllmSubject, part: str, start: str) -> list[str]:
     """What the checks of tiers show that begins so."""
     evidence = (
         each
-        for layout in offloaded(Profile.QUICK)
+        for layout in LAYOUTS[part](Profile.QUICK)
         for check in (check_tier_lookup, check_tier_masks)
         for each in check(subject, layout).evidence
     )
@@ -141,7 +145,7 @@ def main(part: str, *wanted: str) -> None:
         right = [each for each in PARTS[part]() if not shown(subject, each)]
         look = partial(found, subject, right)
     else:
-        look = partial(of_tiers, VllmSubject(frozenset()))
+        look = partial(of_tiers, VllmSubject(frozenset()), part)
     made: dict[str, Any] = {"none": look("")}
     for name, fault in FAULTS[part].items():
         if wanted and name not in wanted:

@@ -480,7 +480,7 @@ def test_what_is_right_of_a_release_is_no_finding() -> None:
 PARTS = (
     *("chunks", "connectors", "encoders", "ends", "formats", "grammars"),
     *("host_pools", "lazily", "offloads", "reads", "repeats", "replays", "resumed", "several"),
-    *("stores", "tiers"),
+    *("stores", "tiers", "umbp"),
 )
 """Those of `broken_parts`, which only the target's process can import."""
 
