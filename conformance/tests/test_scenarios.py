@@ -9,8 +9,6 @@ import pytest
 from hitproof.conformance.histories import scenarios
 from hitproof.conformance.histories.scenarios import (
     FEATURES,
-    Feature,
-    Scenario,
     features,
     go_together,
     scenario,
@@ -19,6 +17,7 @@ from hitproof.conformance.histories.scenarios import (
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import Deployment, SchedulerHistory
+from hitproof.conformance.tests.drawn import MADE_UP
 from hitproof.spec.groups import Group, GroupKind
 
 _MANY = 12_000
@@ -91,20 +90,13 @@ def test_whole_prompts_have_room_for_their_images() -> None:
 
 
 def test_a_row_is_all_that_a_feature_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A made-up feature: every prompt begins with the same system prompt."""
-
-    def begins_alike(made: Scenario) -> None:
-        system = made.new_tokens(made.size)
-        for name, each in made.requests.items():
-            made.requests[name] = replace(each, prompt=system + each.prompt)
-
-    more = Feature("system prompt", ask=begins_alike, without=("embeddings", "session", "images"))
-    monkeypatch.setattr(scenarios, "FEATURES", (*FEATURES, more))
-    mine = [n for n in range(2_000) if more in features(f"1:{n}")]
+    monkeypatch.setattr(scenarios, "FEATURES", (*FEATURES, MADE_UP))
+    mine = [n for n in range(2_000) if MADE_UP in features(f"1:{n}")]
     assert len(mine) > 2_000 // (len(FEATURES) + 1)
     with_drafts = [n for n in mine if any(each.name == "drafts" for each in features(f"1:{n}"))]
     assert with_drafts
-    made = [scenario(f"1:{number}").requests.values() for number in mine]
-    alike = [len({request.prompt[0] for request in requests}) == 1 for requests in made]
+    made = [scenario(f"1:{number}") for number in mine]
+    assert all(read_workload(write_workload(each)) == each for each in made)
+    alike = [len({request.prompt[0] for request in each.requests.values()}) == 1 for each in made]
     # What the schema refuses of five features at once is left out.
     assert sum(alike) > 0.9 * len(mine)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from hitproof.conformance.histories import scenarios
 from hitproof.conformance.histories.corpus import CORPUS
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.workload_json import (
@@ -29,6 +30,7 @@ from hitproof.conformance.histories.workloads import (
     Pause,
     SchedulerHistory,
 )
+from hitproof.conformance.tests.drawn import MADE_UP
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.gate.replay import SchedulerReport, run_mixed
@@ -319,6 +321,17 @@ def test_what_a_release_does_is_judged(release: str) -> None:
             assert tuple(lives[0]["delivered"]) == case.delivered
         assert (report.verdict is Verdict.DIVERGES) is bool(report.findings)
         assert not case.ends or {life["ended"] for life in lives} == {"finished"}, case
+
+
+@pytest.mark.release
+def test_a_made_up_feature_is_played_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scenarios, "FEATURES", table := (*scenarios.FEATURES, MADE_UP))
+    seeds = [f"1:{turn * len(table) - 1}" for turn in range(1, 4)]
+    assert {scenarios.features(seed)[0] for seed in seeds} == {MADE_UP}
+    for report in run_mixed(resolve("0.33.0"), [*map(scenarios.scenario, seeds)], limits()):
+        assert isinstance(report, SchedulerReport)
+        assert report.lives
+        assert not report.unsettled
 
 
 def image(what: str, length: int, offset: int) -> dict[str, Any]:
