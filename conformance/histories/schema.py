@@ -38,6 +38,12 @@ STRICT = ConfigDict(extra="forbid")
 takes most of the time."""
 
 
+class Strict:
+    """What is read as it is: a field that there is not is refused."""
+
+    __pydantic_config__ = STRICT
+
+
 class HistoryError(ValueError):
     """A history that cannot be read or that no engine can have; the message names the remedy."""
 
@@ -97,7 +103,7 @@ TokenIds = Annotated[tuple[int, ...], BeforeValidator(_expand), TOKEN_IDS_SCHEMA
 
 
 @dataclass(frozen=True)
-class EngineConfiguration:
+class EngineConfiguration(Strict):
     """The engine around the manager. vLLM: ``KVCacheConfig`` and the scheduler's arguments."""
 
     groups: tuple[Annotated[Group, BeforeValidator(unknown_group_fields)], ...]
@@ -143,8 +149,6 @@ class EngineConfiguration:
     variant: NonNegativeInt = 0
     """Selects details that must not change the answer: classes and sizes of specs, priorities of
     requests, and so on. 0 is the plainest."""
-
-    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -279,7 +283,7 @@ def is_replayed(group: Group) -> bool:
 
 
 @dataclass(frozen=True)
-class Image:
+class Image(Strict):
     """A multimodal item in a prompt. vLLM: ``MultiModalFeatureSpec``."""
 
     identifier: str
@@ -289,11 +293,9 @@ class Image:
     length: PositiveInt
     """Number of its placeholder tokens."""
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Embeddings:
+class Embeddings(Strict):
     """Tokens of a prompt that are given as embeddings. vLLM: ``Request.prompt_embeds``."""
 
     offset: NonNegativeInt
@@ -301,11 +303,9 @@ class Embeddings:
     values: Annotated[tuple[int, ...], Field(min_length=1)]
     """A number for each token's embedding: equal numbers mean equal embeddings."""
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class RequestInput:
+class RequestInput(Strict):
     """A request and the model's answer to it. vLLM: ``Request``."""
 
     prompt: TokenIds
@@ -324,8 +324,6 @@ class RequestInput:
     """Tokens given as embeddings, ordered by offset; their ids in ``prompt`` are 0."""
     skip_reading_prefix_cache: bool = False
     """Whether the request takes no hits, as with prompt logprobs."""
-
-    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.prompt:
@@ -373,7 +371,7 @@ class RequestInput:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Strict):
     """Schedule a request: a waiting one is looked up and admitted, a running one continues. When
     all its tokens are computed, the model samples the next token of its output. If no block is free
     for a running request, the requests admitted last are preempted, as by vLLM's scheduler.
@@ -413,22 +411,18 @@ class Schedule:
     ``results``."""
     do: Literal["schedule"] = "schedule"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Lookup:
+class Lookup(Strict):
     """Look up a waiting request without scheduling it."""
 
     request: str
     """The request."""
     do: Literal["lookup"] = "lookup"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Load:
+class Load(Strict):
     """Admit a waiting request while a KV connector loads tokens; its blocks are registered when the
     load is done.
     """
@@ -445,11 +439,9 @@ class Load:
     """Number of free blocks to leave for requests that are already admitted."""
     do: Literal["load"] = "load"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Loaded:
+class Loaded(Strict):
     """The load is done: its blocks are registered, and the request waits to be scheduled."""
 
     request: str
@@ -459,22 +451,18 @@ class Loaded:
     attention, all or 0."""
     do: Literal["loaded"] = "loaded"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Preempt:
+class Preempt(Strict):
     """Preempt a running request: its blocks are freed, and it waits to be scheduled again."""
 
     request: str
     """The request."""
     do: Literal["preempt"] = "preempt"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Finish:
+class Finish(Strict):
     """End or abort a request; its blocks are freed."""
 
     request: str
@@ -484,22 +472,18 @@ class Finish:
     ``delay_free_blocks``."""
     do: Literal["finish"] = "finish"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Sent:
+class Sent(Strict):
     """The KV connector has sent the blocks of an ended request: they are freed."""
 
     request: str
     """The request."""
     do: Literal["sent"] = "sent"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Hold:
+class Hold(Strict):
     """Hold registered blocks from outside the manager, as a KV connector does that stores them.
     They are not reallocated until released. vLLM: ``BlockPool.touch``.
     """
@@ -514,11 +498,9 @@ class Hold:
     """A name for the holder."""
     do: Literal["hold"] = "hold"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Take:
+class Take(Strict):
     """Take free blocks from outside the manager. vLLM: ``BlockPool.get_new_blocks``."""
 
     blocks: PositiveInt | None = None
@@ -527,22 +509,18 @@ class Take:
     """A name for the holder."""
     do: Literal["take"] = "take"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Release:
+class Release(Strict):
     """Free all blocks that are held or taken from outside, the last one first."""
 
     holder: str = "connector"
     """The name of the holder."""
     do: Literal["release"] = "release"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Evict:
+class Evict(Strict):
     """Unregister blocks, as if a KV connector reported them invalid. vLLM: ``evict_blocks``."""
 
     request: str
@@ -553,38 +531,30 @@ class Evict:
     """Blocks of the prefix, by position; all cached copies are evicted."""
     do: Literal["evict"] = "evict"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Reset:
+class Reset(Strict):
     """Reset the prefix cache; refused while blocks are in use."""
 
     do: Literal["reset"] = "reset"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class NewStep:
+class NewStep(Strict):
     """Start the engine's next step. Scheduling a request a second time starts it as well."""
 
     do: Literal["new_step"] = "new_step"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Results:
+class Results(Strict):
     """Deliver the results of the oldest step in flight."""
 
     do: Literal["results"] = "results"
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Expect:
+class Expect(Strict):
     """State an expectation; nothing is called. Omitted fields are not checked, and an expectation
     that is not met makes the history diverge.
     """
@@ -615,8 +585,6 @@ class Expect:
     """Blocks removed since the start of the history, according to the events."""
     do: Literal["expect"] = "expect"
 
-    __pydantic_config__ = STRICT
-
 
 Step: TypeAlias = (
     Schedule
@@ -638,7 +606,7 @@ Step: TypeAlias = (
 
 
 @dataclass(frozen=True)
-class History:
+class History(Strict):
     """A scheduler's requests to a manager over time."""
 
     engine: EngineConfiguration
@@ -654,8 +622,6 @@ class History:
     )
     """For frozen vectors: the expected hit of each lookup, in tokens and in order, by lookahead
     horizon. Other policies are those of the newest release."""
-
-    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         lengths: dict[str, int] = {}

@@ -24,11 +24,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from hitproof.conformance.histories.schema import (
-    STRICT,
     Embeddings,
     HistoryError,
     Image,
     RequestInput,
+    Strict,
     TokenIds,
     is_replayed,
     unknown_group_fields,
@@ -43,7 +43,7 @@ DRAFT_HEADS = ("eagle", "eagle3", "mtp")
 
 
 @dataclass(frozen=True)
-class Layers:
+class Layers(Strict):
     """The layers of one kind."""
 
     count: PositiveInt = 1
@@ -57,11 +57,9 @@ class Layers:
     alignment: PositiveInt = 1
     """Alignment of the block stride, in bytes. vLLM: ``block_stride_alignment``."""
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class HostPool:
+class HostPool(Strict):
     """A second pool in host memory for sparse attention. vLLM: HiSparse, from 0.33 on. Pages are
     written on the device and copied to the host. Prefixes are looked up on the host, and a page on
     the device is freed once the host has it.
@@ -81,11 +79,9 @@ class HostPool:
     loads: bool = False
     """Whether a KV connector loads prefixes into host memory."""
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Connector:
+class Connector(Strict):
     """A KV connector that loads and sends blocks. vLLM: ``KVConnectorBase_V1`` as a consumer."""
 
     load_failure: Literal["fail", "recompute"] = "recompute"
@@ -116,8 +112,6 @@ class Connector:
     """Another connector: the first of both that has tokens of a request loads them, and both keep
     what is computed. vLLM: ``MultiConnector``."""
 
-    __pydantic_config__ = STRICT
-
     @property
     def several(self) -> "tuple[Connector, ...]":
         """The connector and those beside it, in the order in which they are asked."""
@@ -135,7 +129,7 @@ class Connector:
 
 
 @dataclass(frozen=True)
-class Encoder:
+class Encoder(Strict):
     """The image encoder; sizes are in prompt tokens. vLLM: ``MultiModalBudget``, which allows at
     least the tokens of the largest image for both.
     """
@@ -150,11 +144,9 @@ class Encoder:
     """Whether there is an encoder cache connector, which never has an image or holds a block. vLLM:
     ``ECConnectorBase``."""
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Deployment:
+class Deployment(Strict):
     """The configuration of a scheduler: KV cache groups and arguments of vLLM."""
 
     groups: tuple[Annotated[Group, BeforeValidator(unknown_group_fields)], ...]
@@ -236,8 +228,6 @@ class Deployment:
     """The KV connector; by default none."""
     encoder: Encoder | None = None
     """The image encoder; by default no images are served."""
-
-    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -343,7 +333,7 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class Arrival(Strict):
     """A request and the model's answer to it."""
 
     prompt: TokenIds
@@ -417,8 +407,6 @@ class Arrival:
     """For the last input of a session, the number of steps after its end until the user closes the
     session."""
 
-    __pydantic_config__ = STRICT
-
     def __post_init__(self) -> None:
         if not self.prompt or not self.output:
             raise HistoryError("a prompt and an output need at least one token each")
@@ -482,7 +470,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Pause:
+class Pause(Strict):
     """A pause of the engine, as for a weight update. vLLM: ``PauseState``."""
 
     at: NonNegativeInt
@@ -492,11 +480,9 @@ class Pause:
     finishes_running: bool = False
     """Whether running requests continue and only waiting ones are paused."""
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class Reset:
+class Reset(Strict):
     """A reset of the prefix cache, as after a weight update. vLLM: ``reset_prefix_cache``. If
     running requests restart, it waits until nothing is being loaded or sent, as vLLM requires.
     """
@@ -510,11 +496,9 @@ class Reset:
     connector_refuses: bool = False
     """Whether the connector reports a failure."""
 
-    __pydantic_config__ = STRICT
-
 
 @dataclass(frozen=True)
-class SchedulerHistory:
+class SchedulerHistory(Strict):
     """The requests that arrive at a scheduler over time."""
 
     deployment: Deployment
@@ -535,8 +519,6 @@ class SchedulerHistory:
     """Marks a history of a scheduler."""
     version: Literal[1] = 1
     """The version of this format."""
-
-    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if self.encoder_resets and self.deployment.encoder is None:

@@ -22,11 +22,11 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from hitproof.conformance.histories.json_format import described, strictly
 from hitproof.conformance.histories.schema import (
-    STRICT,
     TOKEN_IDS_SCHEMA,
     EngineConfiguration,
     History,
     HistoryError,
+    Strict,
 )
 from hitproof.conformance.simulation.tokens import TokenRanges, joined, num_tokens
 
@@ -69,7 +69,7 @@ Ranges = Annotated[
 
 
 @dataclass(frozen=True)
-class WorkloadRequest:
+class WorkloadRequest(Strict):
     """A request, and what the model answers."""
 
     prompt: Ranges
@@ -80,8 +80,6 @@ class WorkloadRequest:
     """What it is called in results; its number by default."""
     lookup_only: bool = False
     """Whether it is only looked up, once all before it have ended, and computes nothing."""
-
-    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.prompt:
@@ -106,7 +104,7 @@ class WorkloadRequest:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Strict):
     """Requests in the order in which they arrive."""
 
     requests: tuple[WorkloadRequest, ...]
@@ -117,8 +115,6 @@ class Workload:
     """Tells it from a history."""
     version: Literal[1] = 1
     """The version of this format."""
-
-    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.requests:
