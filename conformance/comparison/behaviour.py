@@ -14,14 +14,15 @@ from typing import Any, cast
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.answers import lookup_facts
-from hitproof.conformance.comparison.facts import Fact, raised
+from hitproof.conformance.comparison.facts import Answer, Fact, raised
+from hitproof.conformance.comparison.tiers import TIER_RUNS, RecordedMasks, RecordedPlays
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import Predates, crash_of, refusal_of
 from hitproof.conformance.subject.subjects import Subject
 from hitproof.spec.claims import Status
 
-REGISTRATIONS = ("registered", "stored", "registered_when_final", "retained", "hits")
+REGISTRATIONS = ("registered", "stored", "registered_when_final", "retained", "hits", *TIER_RUNS)
 """The methods of subjects whose runs are recorded."""
 
 
@@ -47,6 +48,10 @@ def behaviour(
         unknown = dict.fromkeys(result.statuses, Status.INCONCLUSIVE)
         result = replace(result, statuses=unknown, detail=reason)
     return result, facts
+
+
+def _numbers(found: Sequence[Any]) -> list[Answer]:
+    return [int(entry) for entry in found]
 
 
 class _Recorder:
@@ -109,11 +114,25 @@ class _Recorder:
         found: list[int] = self._kept("hits", given, lambda: run(configuration, prompts, interval))
         return found
 
-    def _kept(self, what: str, given: tuple[Any, ...], run: Callable[[], list[Any]]) -> Any:
+    def tier_masks(self, layout: Layout) -> RecordedMasks:
+        return RecordedMasks(self._subject.tier_masks(layout), self._kept)
+
+    def tier_plays(self, layout: Layout, num_tokens: int) -> RecordedPlays:
+        return RecordedPlays(self._subject.tier_plays(layout, num_tokens), self._kept)
+
+    def _kept(
+        self,
+        what: str,
+        given: tuple[Any, ...],
+        run: Callable[[], Any],
+        told: Callable[[Any], Sequence[Answer]] = _numbers,
+    ) -> Any:
         try:
             found = run()
         except Exception as error:
-            self.facts[what, given] = Fact(what, given, raised(crash_of(error)))
+            # A tier may lack one of the masks that its check asks for.
+            lacks = isinstance(error, Predates) and what in TIER_RUNS
+            self.facts[what, given] = Fact(what, given, [] if lacks else raised(crash_of(error)))
             raise
-        self.facts[what, given] = Fact(what, given, [int(entry) for entry in found])
+        self.facts[what, given] = Fact(what, given, told(found))
         return found

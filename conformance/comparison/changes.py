@@ -8,12 +8,14 @@ from hitproof.conformance.comparison.answers import (
     FINE,
     LOOKUPS,
     TABLES,
+    TIER,
     State,
     states_of,
     wrong_with,
 )
 from hitproof.conformance.comparison.effects import Effect, of_hits
 from hitproof.conformance.comparison.facts import Answer, Fact, Outcome
+from hitproof.conformance.comparison.tiers import TIER_RUNS, compared, told
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_blocks, in_tokens
@@ -95,8 +97,7 @@ def _compared(
 
 def _runs(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterator[Change]:
     """Compare what two runs registered, or what their prompts hit."""
-    assert isinstance(judged, Configuration)
-    given = (judged.describe(), _words(fact))
+    given = (judged.describe(), told(fact) if fact.what in TIER_RUNS else _words(fact))
 
     def change(effect: Effect, base: str, head: str) -> Change:
         return Change(effect, judged, given, base, head)
@@ -107,6 +108,10 @@ def _runs(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterat
         effect = Effect.CRASHES if both else one
         words = (f"raises {o}" if isinstance(o, str) else "returns" for o in (before, fact.outcome))
         yield change(effect, *words)
+        return
+    if isinstance(judged, Layout):
+        for each in compared(judged, fact, before):
+            yield change(*each)
         return
     if fact.what == "hits":
         pairs = [(int(one), int(other)) for one, other in zip(before, fact.outcome, strict=True)]
@@ -188,7 +193,7 @@ class _Asked:
         """What changes when exactly those blocks are cached."""
         *_, max_length = self.given
         asked = f"a {self.what} of at most {in_tokens(max_length)}"
-        cached = _cached_words(self.judged, state)
+        cached = _cached_words(self.judged, state, "stored" if self.what == TIER else "cached")
         if self.what == FINE:
             units = self.given[0]
             asked += f", {units} hash blocks in a block"
@@ -303,11 +308,13 @@ def _words(fact: Fact) -> str:
             raise ValueError(f"there are no facts about {what}")
 
 
-def _cached_words(judged: Configuration | Layout, cached: State) -> Iterator[str]:
+def _cached_words(
+    judged: Configuration | Layout, cached: State, how: str = "cached"
+) -> Iterator[str]:
     for number, looked_up in enumerate(judged.looked_up):
         blocks = _listed(sorted(block for owner, block in cached if owner == number))
         groups = " and ".join(map(str, looked_up.group_ids))
-        yield f"cached blocks of group {groups}: {blocks or 'none'}"
+        yield f"{how} blocks of group {groups}: {blocks or 'none'}"
 
 
 def _retention(interval: int | None) -> str:

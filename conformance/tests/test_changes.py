@@ -15,6 +15,7 @@ from hitproof.conformance.scope.configurations import Configuration, single_grou
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.subject.tiers import TierMasks, TierPlays
 from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import Group, GroupKind
@@ -29,6 +30,12 @@ LOCAL, FINE = "local_prefix_is_the_longest", "fine_grained_hit_is_vouched_for"
 LOOKUP, COMMON = "lookup_returns_longest_valid_hit", "common_hit_is_the_longest"
 MASK, RETENTION = "mask_keeps_every_reachable_block", "retention_keeps_siblings"
 JUNCTIONS = "retention_keeps_junctions"
+TIER, STORED = "tier_hit_is_the_longest", "tier_keeps_every_reachable_block"
+TIERS = {
+    "store": PAIR,
+    "chunks": replace(PAIR, blocks_per_chunk=1),
+    "UMBP": replace(PAIR, beside_umbp=True),
+}
 
 
 class Answering:
@@ -92,6 +99,44 @@ def between(
         assert [fact.given for fact in again] == [fact.given for fact in found]
         facts.append(found)
     return changes(judged, *facts)
+
+
+class LessTier(ReferenceSubject):
+    """The reference, whose tiers find nothing, or store nothing of the first group."""
+
+    def __init__(self, finds: bool) -> None:
+        super().__init__()
+        self._finds = finds
+
+    def tier_lookup(self, layout: Layout, local: int = 0) -> Lookup:
+        lookup = super().tier_lookup(layout, local)
+        return lookup if self._finds else Answering(lookup, lambda _: local)
+
+    def tier_masks(self, layout: Layout) -> TierMasks:
+        masks = super().tier_masks(layout)
+        if self._finds:
+            right = masks.stored
+            masks.stored = lambda *step: ([], *right(*step)[1:])  # type: ignore[method-assign]
+        return masks
+
+    def tier_plays(self, layout: Layout, num_tokens: int) -> TierPlays:
+        plays = super().tier_plays(layout, num_tokens)
+        if self._finds:
+            right = plays.stored
+            plays.stored = lambda ends: (set(), *right(ends)[1:])  # type: ignore[method-assign]
+        return plays
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("claim", [TIER, STORED])
+def test_a_tier_that_serves_less_is_told(claim: str, tier: str) -> None:
+    right, less = ReferenceSubject(), LessTier(finds=claim == STORED)
+    layout = TIERS[tier]
+    assert between(right, right, claim, layout) == []
+    assert {each.effect for each in between(right, less, claim, layout)} >= {Effect.LOST}
+    back = between(less, right, claim, layout)
+    assert Effect.GAINED in {each.effect for each in back}
+    assert Effect.LOST not in {each.effect for each in back}
 
 
 @pytest.mark.parametrize(
