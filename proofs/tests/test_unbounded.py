@@ -13,7 +13,7 @@ from hitproof.proofs.errors import PathError
 from hitproof.proofs.tests import unbounded_subjects as subjects
 from hitproof.proofs.unbounded.equality import Pair, prove_equal
 from hitproof.proofs.unbounded.lookups import AnyLookup
-from hitproof.proofs.unbounded.machine import Path
+from hitproof.proofs.unbounded.machine import Path, Standing
 from hitproof.proofs.unbounded.proving import Conclusion, Proof, Statement, Verdict, prove
 from hitproof.proofs.unbounded.skipping import skips_right
 from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge
@@ -45,6 +45,7 @@ def on_numbers(
     function: Any,
     holds: Callable[[Case], Formula],
     premises: Callable[[Case], tuple[Formula, ...]] = positive,
+    stands_for: Standing | None = None,
 ) -> Proof:
     """Prove what holds of two numbers and the result."""
 
@@ -56,7 +57,14 @@ def on_numbers(
 
         names = function.__code__.co_varnames
         arguments = {names[0]: x, names[1]: y}
-        return Statement(function, arguments, premises(Case(x, y)), conclusions, sizes=arguments)
+        return Statement(
+            function,
+            arguments,
+            premises(Case(x, y)),
+            conclusions,
+            sizes=arguments,
+            stands_for=stands_for,
+        )
 
     return prove(state)
 
@@ -114,6 +122,19 @@ def test_lists_of_any_length_are_followed() -> None:
     assert same.verdict is Verdict.PROVED
     empty = on_numbers(subjects.aliased, lambda case: case.result == 0)
     assert empty.verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("stands_for", "paths"), [(None, 2), (lambda _: None, 2), (lambda found: found[-1][0], 1)]
+)
+def test_one_value_may_stand_for_all_that_a_function_in_a_function_gives(
+    stands_for: Standing | None, paths: int
+) -> None:
+    def is_more(case: Case) -> Formula:
+        return case.result > case.y
+
+    proof = on_numbers(subjects.with_either, is_more, stands_for=stands_for)
+    assert (proof.verdict, proof.paths) == (Verdict.PROVED, paths)
 
 
 def test_what_a_product_is_equal_to_divides_it_exactly() -> None:

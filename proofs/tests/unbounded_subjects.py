@@ -206,6 +206,15 @@ def in_order(x: int, y: int) -> int:
     return 100 * found[0] + 10 * found[-1] + len(found)
 
 
+def with_either(x: int, y: int) -> int:
+    def at_least_three(number: int) -> int:
+        if number > 3:
+            return number
+        return 3
+
+    return at_least_three(x) + y
+
+
 def sliced(x: int, y: int) -> int:
     part = range(10, 17)[x:y]
     return 100 * len(part) + sum_of_ends(part)
@@ -218,6 +227,7 @@ def sum_of_ends(part: "range") -> int:
 ON_NUMBERS = (
     in_order,
     sliced,
+    with_either,
     rounded,
     cdiv,
     quotient,

@@ -106,6 +106,13 @@ class Path:
             if isinstance(formula, Truth):
                 self._known[formula.key] = True
 
+    def from_here(self, beginning: Decisions) -> "Path":
+        """A path that knows the same, and whose decisions are its own."""
+        other = Path(self._arithmetic, beginning, self._in_short)
+        for _, formula in self._supposed:
+            other.suppose(formula)
+        return other
+
     def require(self, sentence: str, formula: Formula) -> None:
         """Raise `Broken` unless the formula follows."""
         values = self.knowledge.fails(lambda: formula)
@@ -134,6 +141,10 @@ class Path:
         self.decisions = (*self.decisions, holds)
         self.suppose(formula if holds else otherwise)
         return holds
+
+
+Standing: TypeAlias = Callable[[Sequence[tuple[Any, Path]]], Any]
+"""Gives a value that is as good as each of several, with their paths; None if there is none."""
 
 
 class Frame:
@@ -188,8 +199,9 @@ class Machine:
         cut: Cut,
         contracts: Mapping[FunctionType, Contract] = MappingProxyType({}),
         counting: bool = False,
+        stands_for: Standing | None = None,
     ) -> None:
-        self.arithmetic, self.counting = arithmetic, counting
+        self.arithmetic, self.counting, self._stands_for = arithmetic, counting, stands_for
         self.path = path
         self.frames: list[Frame] = []
         self.active: list[tuple[set[int], int]] = []
@@ -257,6 +269,27 @@ class Machine:
             self.frames.pop()
         return None
 
+    def merged(self, run: Callable[[], Any]) -> Any:
+        """What something gives that changes nothing: one value for all ways, if one stands for all.
+
+        The decisions on these ways are not made then.
+        """
+        if self._stands_for is None:
+            return run()
+        around, results = self.path, []
+        beginnings: list[Decisions] = [()]
+        try:
+            while beginnings:
+                self.path = around.from_here(beginnings.pop())
+                results.append((run(), self.path))
+                beginnings += self.path.others
+        except (Raised, Unsupported):
+            results = []
+        finally:
+            self.path = around
+        found = self._stands_for(results)
+        return run() if found is None else found
+
     # --- statements
 
     def block(self, statements: Sequence[ast.stmt], frame: Frame) -> None:
@@ -300,11 +333,16 @@ class Machine:
         names = [each.arg for each in (*parameters.posonlyargs, *parameters.args)]
 
         def apply(machine: Machine, *given: Any, **named: Any) -> Any:
-            inner = Frame(frame.function, frame.source, frame)
-            inner.variables = dict(zip(names, given, strict=False)) | named
-            if len(given) + len(named) != len(names) or set(inner.variables) != set(names):
+            values = dict(zip(names, given, strict=False)) | named
+            if len(given) + len(named) != len(names) or set(values) != set(names):
                 raise Unsupported(f"such arguments of {node.name}")
-            return machine.run(inner, node.body)
+
+            def run() -> Any:
+                inner = Frame(frame.function, frame.source, frame)
+                inner.variables = dict(values)
+                return machine.run(inner, node.body)
+
+            return machine.merged(run)
 
         frame.variables[node.name] = Contract(apply, node)
 
@@ -1130,8 +1168,10 @@ def _len(machine: Machine, of: Any) -> Term:
         method = inspect.getattr_static(of.python_type, "__len__", None)
         if isinstance(method, FunctionType):
             length = machine.call(method, [of], {})
-            if is_number(length) and machine.decide(length >= 0):
-                return length
+            if is_number(length):
+                if machine.decide(length >= 0):
+                    return length
+                raise Raised("ValueError")
     raise Unsupported(f"the length of {of!r:.60}")
 
 

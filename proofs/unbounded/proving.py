@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.unbounded import terms
 from hitproof.proofs.unbounded.loops import Again, Loops, PathEnds, Shapes
-from hitproof.proofs.unbounded.machine import Decisions, Machine, Path
+from hitproof.proofs.unbounded.machine import Decisions, Machine, Path, Standing
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp
 from hitproof.proofs.unbounded.values import Broken, Contract, Raised
@@ -36,6 +36,7 @@ class Statement:
         in_short: whether paths that may be impossible are followed rather than to ask for long.
         contracts: functions that are not executed, by what is proved of them elsewhere.
         counting: whether conclusions are about how often a block is in a list.
+        stands_for: of what a function in the function returns, if one value is as good as all.
     """
 
     function: Any
@@ -47,6 +48,7 @@ class Statement:
     in_short: bool = False
     contracts: Mapping[Any, Contract] = field(default_factory=dict)
     counting: bool = False
+    stands_for: Standing | None = None
 
 
 class Verdict(StrEnum):
@@ -189,7 +191,8 @@ def _check_complete(ends: Collection[Decisions], impossible: Collection[Decision
 
 
 def _followed(statement: Statement, loops: Loops, here: Arithmetic, path: Path) -> End:
-    machine = Machine(here, path, loops.cut, statement.contracts, statement.counting)
+    told = statement.contracts, statement.counting, statement.stands_for
+    machine = Machine(here, path, loops.cut, *told)
     sizes = statement.sizes
     try:
         result = machine.call(statement.function, (), statement.arguments)

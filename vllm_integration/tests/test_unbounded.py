@@ -226,6 +226,15 @@ def test_faults_of_coordinators_are_refuted_with_values(broken_copy: Copy, fault
 
 @pytest.mark.release
 @pytest.mark.long
+def test_coordinator_that_hands_over_hashes_of_other_blocks_is_refuted(broken_copy: Copy) -> None:
+    old = "            if kv_cache_spec.block_size == self.hash_block_size:\n"
+    target = broken_copy("0.23.0", {old: old.replace("==", ">=")})
+    found = settled(target, FULL_AND_WINDOW)[FULL_AND_WINDOW]
+    assert found["status"] == Status.REFUTED, found["detail"]
+
+
+@pytest.mark.release
+@pytest.mark.long
 def test_check_reports_a_fault_past_any_bound(
     broken_copy: Copy, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

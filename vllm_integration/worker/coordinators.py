@@ -22,7 +22,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.proofs.unbounded.coordinators import AnyCoordinator, Asked
 from hitproof.proofs.unbounded.lookups import GroupHit
-from hitproof.proofs.unbounded.machine import Machine
+from hitproof.proofs.unbounded.machine import Machine, Path
 from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
@@ -94,7 +94,8 @@ class Coordinated(Settling):
             return holds
 
         any_ = AnyCoordinator(here, self.kinds, self._policy, spared)
-        own = _Lifted(self, any_).record
+        lifted = _Lifted(self, any_)
+        own = lifted.record
         made = Record(own.python_type)  # the same on all paths, which go on as one
         values = {
             "self": made,
@@ -117,6 +118,7 @@ class Coordinated(Settling):
             any_.shapes,
             any_.sizes,
             True,
+            stands_for=lifted.any_view,
         )
 
     def _sampled(self, number: int) -> Layout:
@@ -251,6 +253,7 @@ class _Lifted:
             attribute(parts.interface, "KVCacheGroupSpec"),
             attribute(parts.pools, "BlockPool"),
         )
+        self._resolves = hasattr(parts.utils, "resolve_block_hashes")
         self._signatures = []
         self._gives_length = []
         for number, (kind, _) in enumerate(of.kinds):
@@ -285,8 +288,7 @@ class _Lifted:
         bound = inspect.signature(function).bind(*given, **named)
         bound.apply_defaults()
         told = dict(bound.arguments)
-        spec = self.record.attributes["kv_cache_config"].attributes["kv_cache_groups"]
-        own = spec.items[number].attributes["kv_cache_spec"]
+        own = self._specs()[number]
         ids, hashes = told.pop("kv_cache_group_ids"), told.pop("block_hashes")
         if not isinstance(ids, Listing) or ids.items != [number]:
             raise Unsupported("a lookup of other groups")
@@ -294,7 +296,9 @@ class _Lifted:
             raise Unsupported("a lookup with the spec of another group")
         if told.pop("block_pool") is not self.record.attributes["block_pool"]:
             raise Unsupported("a lookup in another pool")
-        if not self._is_view(hashes, own):
+        if hashes is self._any.hashes and not self._resolves:
+            machine.path.require("each group's lookup has hashes of its blocks", self._are_own(own))
+        elif not self._is_view(hashes, own, machine.path):
             raise Unsupported("a lookup with other hashes")
         drops = machine.truth(told.pop("drop_eagle_block", told.pop("use_eagle", False)))
         most, alignment = told.pop("max_length"), told.pop("alignment_tokens")
@@ -302,10 +306,23 @@ class _Lifted:
             raise Unsupported(f"a lookup with {', '.join(told)}")
         return Asked(most, drops, alignment, self._gives_length[number])
 
-    def _is_view(self, hashes: Any, spec: Record) -> bool:
-        """Whether these are the request's hashes, or as many of the group's own blocks."""
+    def any_view(self, found: Sequence[tuple[Any, Path]]) -> Any:
+        """Of several that all are the hashes of one group's blocks, the one that says so."""
+        hashes = [each for each, _ in found]
+        for spec in self._specs():
+            if found and all(self._is_view(each, spec, path) for each, path in found):
+                return next((each for each in hashes if each is not self._any.hashes), hashes[0])
+        return None
+
+    def _specs(self) -> list[Record]:
+        config = self.record.attributes["kv_cache_config"]
+        groups = config.attributes["kv_cache_groups"].items
+        return [each.attributes["kv_cache_spec"] for each in groups]
+
+    def _is_view(self, hashes: Any, spec: Record, path: Path) -> bool:
+        """Whether these are hashes of the group's blocks, or what it makes these of itself."""
         if hashes is self._any.hashes:
-            return True
+            return self._resolves or path.knowledge.following([self._are_own(spec)]) == [True]
         if (
             not isinstance(hashes, Record)
             or hashes.attributes.get("block_hashes") is not self._any.hashes
@@ -314,6 +331,11 @@ class _Lifted:
         size = spec.attributes["block_size"]
         scale = size // self._any.hash_block_size
         return is_same(hashes.attributes.get("scale_factor"), scale)
+
+    def _are_own(self, spec: Record) -> Formula:
+        """Whether a group's blocks have one hash each."""
+        holds: Formula = spec.attributes["block_size"] == self._any.hash_block_size
+        return holds
 
     def _lift(self, values: tuple[Any, ...]) -> Any:
         first, *others = values
