@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.bundled import SURVEY
 from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
 from hitproof.vllm_integration.commands.options import EXIT_CODES, Format, spread
@@ -22,6 +23,7 @@ from hitproof.vllm_integration.commands.running import (
     wanted_profile,
 )
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, named
+from hitproof.vllm_integration.fixes.suites import suites
 from hitproof.vllm_integration.fixes.trees import apply as apply_fixes
 from hitproof.vllm_integration.fixes.trees import copied, require_clean
 from hitproof.vllm_integration.fixes.verifying import Verified, name_of, near, pairs
@@ -167,3 +169,29 @@ def verify(
     verdicts = {each.verdict for each in verified}
     worst = [Verdict.DIVERGES, Verdict.INCONCLUSIVE, Verdict.CONFORMS]
     raise typer.Exit(int(next(each for each in worst if each in verdicts)))
+
+
+@app.command("tests", cls=ConfiguredCommand, epilog=EXIT_CODES)
+@spread
+def run_tests(
+    numbers: list[int] | None = None,
+    output: Format = Format.TEXT,
+    limits: Limits = Limits(),
+) -> None:
+    """Run vLLM's own tests of caches, schedulers and connectors without the fixes and with them.
+
+    Lists those that pass without and fail with them. The exit code is 0 if these are the tests of
+    which the fixes say that they expect a fault, 1 if not, and 3 if no test passes without them.
+    """
+    with failures(output, FixError, CommitError):
+        fixes = named(numbers or ())
+        original = resolve(RELEASE, announce=announce).root
+        assert original is not None
+        with progress(f"running the tests of vLLM {RELEASE}") as done:
+            found = suites(original, fixes, limits, done)
+    show(
+        output,
+        lambda: picked(found, "passed", "failing", "unmet", verdict="verdict.label"),
+        lambda console: rendering.print_suites(found, console),
+    )
+    raise typer.Exit(int(found.verdict))

@@ -38,7 +38,8 @@ class Verified:
         fixes: the fixes.
         gone: entries of the ledger on their faults that do not reproduce.
         left: those that do.
-        copies: those of a tier, which has a copy of the code of its own.
+        copies: those of a tier, which has a copy of the code of its own, of a fix that leaves tiers
+            as they are.
         also: other entries that do not reproduce; the fixes remove them as well.
         remaining: by the cause of other known divergences, and of these copies, how many are found.
         grown: known divergences that reach further, as the fixes say of what they uncover.
@@ -163,8 +164,15 @@ def of_report(fixes: Sequence[Fix], report: Report) -> Verified:
     stale, known = report.judgement.stale, [entry for _, entry in report.judgement.known]
     left = [entry for entry in known if entry.cause in causes]
     remaining: dict[str, int] = {}
+    copied = {
+        fault.title
+        for fix in fixes
+        if not any(path.startswith(_TIERS) for path in fix.paths)
+        for fault in fix.faults
+    }
+    copies = tuple(entry for entry in left if entry.cause in copied and _is_of_a_tier(entry))
     for entry in known:
-        if entry.cause not in causes or _is_of_a_tier(entry):
+        if entry.cause not in causes or entry in copies:
             remaining[entry.cause] = remaining.get(entry.cause, 0) + 1
     changed = [each.policy.name for each in report.policy_changes]
     refusals = [fix.refuses for fix in fixes if fix.refuses]
@@ -174,14 +182,18 @@ def of_report(fixes: Sequence[Fix], report: Report) -> Verified:
     return Verified(
         fixes=tuple(fixes),
         gone=tuple(entry for entry in stale if entry.cause in causes),
-        left=tuple(entry for entry in left if not _is_of_a_tier(entry)),
-        copies=tuple(entry for entry in left if _is_of_a_tier(entry)),
+        left=tuple(entry for entry in left if entry not in copies),
+        copies=copies,
         also=tuple(entry for entry in stale if entry.cause not in causes),
         remaining=remaining,
         grown=tuple(each for each in report.judgement.new if _is_said(each, fixes)),
         new=tuple(each for each in report.judgement.new if not _is_said(each, fixes)),
         detail="; ".join([*unsettled, *(f"policy {each} changes" for each in changed)]),
     )
+
+
+_TIERS = "vllm/distributed/"
+"""Where tiers are."""
 
 
 def _is_of_a_tier(entry: Entry) -> bool:

@@ -13,6 +13,7 @@ from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, Fix
+from hitproof.vllm_integration.fixes.suites import Suites
 from hitproof.vllm_integration.fixes.verifying import Verified
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.survey.faults import Fault
@@ -132,6 +133,19 @@ def _reached(reach: Reach) -> str:
     callers = count(reach.callers, "function")
     same = f"{callers} may call it, {reach.same} of {CORE} are the same with all that they call"
     return f"changes {told}; {same}"
+
+
+def print_suites(found: Suites, console: Console) -> None:
+    """What became of vLLM's own tests: what fails with the fixes, and which fix says why."""
+    passing = count(found.passed, f"test of vLLM {RELEASE} passes", f"tests of vLLM {RELEASE} pass")
+    console.print(f"{passing} without the fixes; {len(found.failing)} of them fail with them")
+    for name, fixes in found.failing.items():
+        why = (
+            f"it expects the fault of {', '.join(map(str, fixes))}" if fixes else "no fix says why"
+        )
+        console.print(escape(f"  {name}: {why}"), soft_wrap=True)
+    for name, number in found.unmet.items():
+        console.print(escape(f"  {name}: passes, and fix {number} says that it expects the fault"))
 
 
 def print_remaining(each: Verified, console: Console) -> None:
