@@ -342,6 +342,10 @@ _LAST_TOKENS = _Some(2, 12, 200)
 """How many scenarios have a request of which one token is left to compute, near the length."""
 _BESIDE_LAST_TOKENS = "hits inside blocks", "windows", "states", "planned ahead"
 """What those have in turn."""
+_STATES = _Some(2, 16, 200)
+"""How many scenarios have states with the second model runner, which says where it finds them."""
+_BESIDE_STATES = "states", "states, drafts", "states, draft head, few blocks", "states, gives up"
+"""What those have in turn."""
 _CORPUS = _Some(quick=80)
 """The first add most."""
 _FINE = (Origin.FINE_SITUATION, Origin.FINE, Origin.FINE_GENERATED, Origin.FINE_TWINS)
@@ -394,3 +398,6 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
             for turn in range(getattr(_LAST_TOKENS, profile)):
                 beside = _BESIDE_LAST_TOKENS[turn % len(_BESIDE_LAST_TOKENS)]
                 yield Play(origin, f"{seed}:{turn} with {beside}, one token left")
+            for turn in range(getattr(_STATES, profile)):
+                beside = _BESIDE_STATES[turn % len(_BESIDE_STATES)]
+                yield Play(origin, f"{seed}:{turn} with {beside}, second runner")

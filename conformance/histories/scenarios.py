@@ -682,6 +682,7 @@ _NAMED = (
     Feature("two connectors", _several, _loads_beside),
     Feature("answers later", _later, _asked_again_unreset),
     Feature("lazily", _lazily, _asked_again_unreset),
+    Feature("second runner", lambda made: made.deployed.update(v2_model_runner=True)),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),
     Feature("one token left", _drafts_of_others, _one_token_left, without=("drafts", "retention")),

@@ -215,6 +215,12 @@ class ContentModel:
                 block, slot = divmod(token, group.block_size)
                 self._store.write(index, _at(table, block), slot, entry, request)
 
+    def finds_states(self, request: str, tables: Tables, column: int) -> None:
+        """The model runner finds the states of a request in this column, in the next step."""
+        for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
+            if group.kind is GroupKind.MAMBA:
+                self._running[request, index] = _at(table, column)
+
     def planned(self, request: str, num_computed: int) -> None:
         """A step is planned as if ``num_computed`` tokens were computed, with all drafts right."""
         self._planned[request] = max(self._planned.get(request, 0), num_computed)

@@ -183,6 +183,9 @@ class ModelRunner:
             start, num_tokens = ranges[each.request]
             known, tables = self._known(each.request), self._requests[each.request].tables
             self._content.planned(each.request, each.start)
+            if each.request in plan.state_columns:
+                column = plan.state_columns[each.request]
+                self._content.finds_states(each.request, tables, column)
             for misread in self._content.compute(each.request, tables, start, num_tokens, known):
                 if self._transfers is not None and _is_of_load(misread):
                     of_loads.setdefault(each.request, misread)

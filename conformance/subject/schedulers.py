@@ -246,6 +246,8 @@ class Plan:
         zeroed: the blocks that are zeroed before all else; None where releases never say that.
         awaits_tokens: whether its grammars need the tokens of steps in flight, so that the oldest
             is taken up before this one samples. vLLM: ``pending_structured_output_tokens``.
+        state_columns: the place in its tables at which the model runner finds the recurrent state
+            of a request, where that is known.
     """
 
     scheduled: tuple[Scheduled, ...]
@@ -261,6 +263,7 @@ class Plan:
     freed: tuple[str, ...] = ()
     zeroed: tuple[int, ...] | None = None
     awaits_tokens: bool = False
+    state_columns: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def num_tokens(self) -> int:

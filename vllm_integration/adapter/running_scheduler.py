@@ -29,6 +29,7 @@ from hitproof.conformance.subject.schedulers import (
     Scheduled,
     WasReset,
 )
+from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.adapter.blocks import (
     HASH_LOOKAHEAD,
     block_hasher,
@@ -45,6 +46,7 @@ from hitproof.vllm_integration.adapter.inspection import attribute, call, must, 
 from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.mooncake import RunningStore
 from hitproof.vllm_integration.adapter.several import RunningSeveral
+from hitproof.vllm_integration.adapter.states import RunningStates, has_kernels
 from hitproof.vllm_integration.adapter.transfers import RunningConnector, RunningOffload
 
 ENCODED = "encoder_cache_manager"
@@ -122,6 +124,7 @@ class VllmScheduler:
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
         )
+        self._states = _states_of(deployment, self.batches)
         self._host: RunningHostPool | None = None
         self._connector: RunningConnector | None = None
         if deployment.connector is not None:
@@ -361,11 +364,15 @@ class VllmScheduler:
                 first=False,
             )
         copies = getattr(output, "kv_cache_block_copies", None) or ()
+        # In the order in which they were planned: what one reads an earlier one may write.
+        planned = tuple(scheduled[name] for name in counts)
+        finished = tuple(sorted(map(self._name, output.finished_req_ids)))
+        preempted = tuple(sorted(map(self._name, getattr(output, "preempted_req_ids", None) or ())))
+        found = {} if self._states is None else self._states.step(planned, finished + preempted)
         return Plan(
-            # In the order in which they were planned: what one reads an earlier one may write.
-            tuple(scheduled[name] for name in counts),
-            tuple(sorted(map(self._name, output.finished_req_ids))),
-            tuple(sorted(map(self._name, getattr(output, "preempted_req_ids", None) or ()))),
+            planned,
+            finished,
+            preempted,
             tuple((each.src_block_id, each.dst_block_id) for each in copies),
             output,
             None if self._host is None else self._host.step(output, tables, self._name),
@@ -376,6 +383,7 @@ class VllmScheduler:
             tuple(output.free_encoder_mm_hashes),
             tuple(getattr(output, _ZEROED) or ()) if hasattr(output, _ZEROED) else None,
             bool(counts and output.pending_structured_output_tokens),
+            found,
         )
 
     def _judged(self, tables: Tables) -> Tables:
@@ -408,6 +416,8 @@ class VllmScheduler:
             result.kv_connector_output = self._host.report(host)
         if self._connector is not None and host is not None:
             result.kv_connector_output = self._connector.report(host)
+        if self._states is not None:
+            self._states.sampled(plan.scheduled, sampled)
         self._reported = None
         answered = self.scheduler.update_from_output(plan.handle, result)
         for each in answered.values():
@@ -503,6 +513,15 @@ class VllmScheduler:
         coordinator = attribute(self._manager, "coordinator")
         found = hits_per_group(coordinator, self._requests[name], cap)
         return None if found is None else found[1]
+
+
+def _states_of(deployment: Deployment, batches: int) -> RunningStates | None:
+    """Where the second model runner has states, as far as what it knows is the scheduler's."""
+    sizes = {group.block_size for group in deployment.groups if group.kind is GroupKind.MAMBA}
+    followed = deployment.v2_model_runner and batches == 1 and deployment.connector is None
+    if not followed or len(sizes) != 1 or not has_kernels():
+        return None
+    return RunningStates(sizes.pop())
 
 
 def _structured(arrival: Arrival) -> Any:

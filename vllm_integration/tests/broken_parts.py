@@ -129,6 +129,7 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "stores": lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks")),
     "several": lambda: named(24, "two connectors", "two connectors, states"),
     "reads": lambda: named(12, "reads fail", "reads fail, windows"),
+    "columns": lambda: named(12, "states, second runner", "states, drafts, second runner"),
     "lazily": lambda: named(12, "lazily"),
     "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
