@@ -254,7 +254,8 @@ def single_points(node: ast.AST) -> Iterator[tuple[ast.AST, Change]]:
             if len(arguments) == 2:  # max(a, b) becomes a, and b
                 is_choice = isinstance(function, ast.Name) and function.id in _NAMES
                 change = Change.CHOICE if is_choice else Change.ARGUMENTS
-                yield from ((argument, change) for argument in arguments)
+                alone = (each for each in arguments if not isinstance(each, ast.Starred))
+                yield from ((argument, change) for argument in alone)
         case ast.GeneratorExp(generators=[loop, *others]) | ast.SetComp(generators=[loop, *others]):
             for condition in range(len(loop.ifs)):
                 ifs = loop.ifs[:condition] + loop.ifs[condition + 1 :]

@@ -29,6 +29,7 @@ CHANGES = {
     "'text'": set(),
     "max(a, b)": {"min(a, b)", "max(b, a)", "a", "b"},
     "math.lcm(*a)": {"math.gcd(*a)"},
+    "f(a, *b)": {"f(*b, a)", "a"},
     "f(a, b, c)": {"f(b, a, c)", "f(a, c, b)"},
     "f(a, key=b)": {"f(a)"},
     "a if b else c": {"c if b else a", "a", "c"},
