@@ -43,6 +43,7 @@ class Judged:
         beside_known: whether known divergences are about the function.
         killed_by: the first of vLLM's own tests that fails, where the gate lets the mutant pass and
             they are run; else "".
+        looks_up: whether the function is one of a tier that looks up, or a mask.
     """
 
     change: Change
@@ -54,6 +55,7 @@ class Judged:
     detail: str
     beside_known: bool = False
     killed_by: str = ""
+    looks_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,13 @@ class SelfTestReport:
     def share(self) -> float:
         """The share of the mutants, equivalent ones excepted, that the gate notices, in percent."""
         return 100.0 * len(self.caught) / self.counted if self.counted else 0.0
+
+    @property
+    def looking_up(self) -> tuple[int, int]:
+        """How many mutants of lookups and masks of tiers are caught, and how many that is of."""
+        same = {mutant.change for mutant, _ in self.equivalents}
+        counted = [m for m in self.judged if m.looks_up and m.change not in same]
+        return sum(bool(m.caught) for m in counted), len(counted)
 
     def verdict(self, at_least: float) -> Verdict:
         """Whether so many percent are caught, no entry is stale, and no survivor is killed."""
@@ -251,6 +260,7 @@ def fill(
                 "vllm/" + raw["file"].rpartition("/vllm/")[2],
                 raw["change"],
                 beside_known=raw["beside_known"],
+                looks_up=raw["looks_up"],
                 **outcomes[number],
             )
         )

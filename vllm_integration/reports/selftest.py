@@ -30,6 +30,7 @@ def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:
         "killed_by_upstream": len(report.killed),
         "beside_known": sum(mutant.beside_known for mutant in report.judged),
         "share": round(report.share, 2),
+        "looking_up": dict(zip(("caught", "of"), report.looking_up, strict=True)),
         "at_least": at_least,
         "unfinished_checks": report.unfinished,
         "judged": [
@@ -67,9 +68,9 @@ def print_selftest(
         by_function.setdefault(mutant.change.function, []).append(mutant)
     same = {mutant.change for mutant, _ in report.equivalents}
     for function, mutants in by_function.items():
-        caught = sum(bool(m.caught) for m in mutants)
+        found = sum(bool(m.caught) for m in mutants)
         counted = sum(m.change not in same for m in mutants)
-        console.print(f"  {function}: {caught} of {counted} caught")
+        console.print(f"  {function}: {found} of {counted} caught")
     ways = Counter(mutant.caught for mutant in report.caught)
     console.print(
         f"{count(report.judged, 'mutant')}, {len(report.equivalents)} of them equivalent; "
@@ -78,6 +79,10 @@ def print_selftest(
         + f"); {len(report.survivors)} survive; "
         f"{report.seconds:.0f} s"
     )
+    caught, of = report.looking_up
+    if of:
+        share = 100 * caught / of
+        console.print(f"of lookups and masks alone: {caught} of {of} caught, {share:.1f} %")
     if report.unfinished:
         console.print(
             f"[bold yellow]inconclusive[/]: {count(report.unfinished, 'check')} did not finish on "

@@ -152,6 +152,7 @@ def mutant(number: int) -> dict[str, Any]:
         "file": "/x/vllm/v1/core/block_pool.py",
         "change": "operator",
         "beside_known": False,
+        "looks_up": False,
         "before": "a + b",
         "after": "a - b",
         "occurrence": 1,

@@ -37,6 +37,7 @@ def described(mutant: str, occurrence: int = 1) -> dict[str, Any]:
         "file": "/somewhere/vllm/v1/core/manager.py",
         "change": "compare",
         "beside_known": False,
+        "looks_up": mutant == "if 0:",
         "before": "if a < b:",
         "after": mutant,
         "occurrence": occurrence,
@@ -64,6 +65,7 @@ def test_mutants_that_mean_the_same_are_not_counted() -> None:
     made = report(["lost hit", "", ""], [equivalent(1)])
     assert [m.change.mutant for m in made.survivors] == ["if 2:"]
     assert made.share == 50.0
+    assert made.looking_up == (1, 1)
     assert made.judged[0].file == "vllm/v1/core/manager.py"
     assert made.verdict(50.0) is Verdict.CONFORMS
     assert made.verdict(51.0) is Verdict.DIVERGES

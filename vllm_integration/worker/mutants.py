@@ -59,6 +59,11 @@ def _vocabulary(told: Mapping[str, Any]) -> Vocabulary:
     return Vocabulary(**{**told, **patterns})
 
 
+def looks_up(family: Family, function: FunctionType) -> bool:
+    """Whether a function of a tier looks up, or says what is stored and loaded."""
+    return family is Family.TIERS and function.__name__ in _TOLD["looking_up"]
+
+
 def sampled(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     """So many of the mutants, chosen by a hash of their text, in their order."""
 

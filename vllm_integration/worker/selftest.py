@@ -30,7 +30,7 @@ from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.sandbox.forks import Forks, allow
 from hitproof.vllm_integration.worker import doctor, schedulers, upstream
-from hitproof.vllm_integration.worker.mutants import of_target, sampled
+from hitproof.vllm_integration.worker.mutants import looks_up, of_target, sampled
 from hitproof.vllm_integration.worker.replay import played
 
 _POLICIES = "policies"
@@ -118,7 +118,8 @@ class SelfTest:
         self._limit = float(message["limit"])
         self._jobs = int(message["jobs"])
         self._beside = _symbols(self._known)
-        every = of_target(Family(message["family"]), self._beside)
+        self._family = Family(message["family"])
+        every = of_target(self._family, self._beside)
         wanted = message["functions"]
         chosen = [m for m in every if not wanted or m.function.__qualname__ in wanted]
         self._occurrences = _occurrences(every)
@@ -145,6 +146,7 @@ class SelfTest:
                 "file": mutant.code.co_filename,
                 "change": str(mutant.change),
                 "beside_known": mutant.function.__qualname__ in self._beside,
+                "looks_up": looks_up(self._family, mutant.function),
                 "before": mutant.before,
                 "after": mutant.after,
                 "occurrence": self._occurrences[id(mutant)],
