@@ -41,7 +41,10 @@ class AnyFreeing:
     def __init__(self, here: Arithmetic, kind: GroupKind, frees_all: bool) -> None:
         self.here, self.frees_all = here, frees_all
         self._gaps = kind is GroupKind.MAMBA
+        self._drafts: Term = here.atom("drafts", 0) if self._gaps else 0
         self.computed: Term = here.atom("computed", 0)
+        if self._gaps:  # some releases take no draft to be accepted, and count without them
+            self.computed = here.atom("computed without drafts") + self._drafts
         self.skipped: Term = here.atom("skipped", -1 if self._gaps else 0)
         self._block_size: Term = here.atom("block_size", 1)
         self._num_blocks: Term = here.atom("num_blocks", 0)
@@ -58,7 +61,9 @@ class AnyFreeing:
     @property
     def premises(self) -> tuple[Formula, ...]:
         """The block of the last state is one of the request's."""
-        return (self._last_state < self._num_blocks,) if self._gaps else ()
+        if not self._gaps:
+            return ()
+        return self.computed >= 0, self._last_state < self._num_blocks
 
     @property
     def shapes(self) -> Shapes:
@@ -146,7 +151,7 @@ class AnyFreeing:
                 "block_pool": Record(pool, {"free_blocks": Contract(take), "null_block": NULL}),
                 "_null_block": NULL,
                 "mamba_cache_mode": "align",
-                "num_speculative_blocks": self.here.atom("drafts", 0),
+                "num_speculative_blocks": self._drafts,
                 "last_state_block_idx": Entries({REQUEST: self._last_state} if last else {}),
                 _RETIRED: Entries({REQUEST: self._before}, machine.tick()),
                 _TABLE: Entries({REQUEST: table}),
