@@ -87,11 +87,11 @@ def _evidence(
     hit: int | Exception,
 ) -> SharedPrefixEvidence:
     policy = {None: "dense", 0: "latest"}.get(interval, "interval")
+    found = "nothing" if hit == 0 else "some"
+    divergence = Divergence.LOST_HIT
+    defect = Defect.of(Code.JUNCTION_NOT_HIT, found=found, retention=policy)
     if isinstance(hit, Exception):
         divergence, defect = Divergence.CRASH, crash_defect(hit, retention=policy)
-    else:
-        divergence, found = Divergence.LOST_HIT, "nothing" if hit == 0 else "some"
-        defect = Defect.of(Code.JUNCTION_NOT_HIT, found=found, retention=policy)
     drops = configuration.lookahead_tokens > 0
     return SharedPrefixEvidence(
         signature=Signature(_CLAIM, divergence, configuration.group.kind, drops, defect),

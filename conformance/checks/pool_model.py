@@ -146,9 +146,11 @@ class World:
             violations.append(violation(COUNT, Divergence.CRASH, wrong, spec, what))
         for block, times in Counter(blocks).items():
             if times > free[block]:
-                claim, code = IN_USE, Code.BLOCK_IN_USE_HANDED_OUT
-                if block == self._null:
-                    claim, code = NULL, Code.NULL_BLOCK_HANDED_OUT
+                claim, code = (
+                    (NULL, Code.NULL_BLOCK_HANDED_OUT)
+                    if block == self._null
+                    else (IN_USE, Code.BLOCK_IN_USE_HANDED_OUT)
+                )
                 violations.append(
                     violation(
                         claim,

@@ -54,7 +54,7 @@ from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import PLAIN, Copy, limits, release
-from hitproof.vllm_integration.worker.deciding import _decided
+from hitproof.vllm_integration.worker.deciding import decisions_in
 
 RECORDED = shares(BRANCHES)
 FREE = "        self.coordinator.free(request.request_id)\n"
@@ -92,7 +92,7 @@ def test_a_share_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert record.read_text() == BRANCHES.read_text()
 
 
-def test_a_code_is_decided_at_the_innermost_condition() -> None:
+def test_a_code_is_decided_at_the_innermost_condition(tmp_path: Path) -> None:
     source = """def judge(self, seen):
     \"\"\"Judge.\"\"\"
     first = Code.HIT_TOO_LONG
@@ -104,15 +104,30 @@ def test_a_code_is_decided_at_the_innermost_condition() -> None:
     match seen:
         case None:
             yield Code.KEY_LOST
+    if seen.wrong:
+        yield Code.KEYS_DISAGREE if seen.cached else Code.NULL_BLOCK_CACHED
+        yield self.lost(seen)
     return [Code.EVENTS_WRONG for each in seen]
+
+def lost(self, seen):
+    return Code.EVENT_FORGETS_COPY
 """
-    found = {code: sorted(lines) for code, lines in _decided(source)}
+    (tmp_path / "judge.py").write_text(source)
+    found: dict[Code, list[int]] = {}
+    for decided in decisions_in([tmp_path]).values():
+        for code, lines in decided:
+            found.setdefault(code, []).extend(sorted(lines))
     assert found == {
         Code.HIT_TOO_LONG: [3],
         Code.HIT_TOO_SHORT: [6],
         Code.BLOCK_LEAKED: [7],
         Code.KEY_LOST: [10],
-        Code.EVENTS_WRONG: [12],
+        # A condition with a code either way says what is wrong, not whether.
+        Code.KEYS_DISAGREE: [12],
+        Code.NULL_BLOCK_CACHED: [12],
+        Code.EVENTS_WRONG: [15],
+        # A function that only says what is wrong: the condition is around its call.
+        Code.EVENT_FORGETS_COPY: [18, 12],
     }
 
 
