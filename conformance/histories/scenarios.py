@@ -390,7 +390,7 @@ def _resets(made: Scenario) -> None:
         Reset(
             at,
             reset_running_requests=made.chance(0.4),
-            reset_connector=connector is not None and made.chance(0.7),
+            reset_connector=made.chance(0.7) if connector is not None else at % 2 == 0,
             connector_refuses=connector is not None and not connector.keeps and made.chance(0.15),
         )
         for at in sorted(made.random.sample(range(1, 20), made.random.randint(1, 4)))

@@ -27,6 +27,7 @@ from hitproof.conformance.histories.schema import (
     Step,
 )
 from hitproof.conformance.histories.situations import opting_out
+from hitproof.spec.releases.fine import is_fine_grained
 
 _APART = 18
 """Of the engines of families, every so many."""
@@ -53,8 +54,9 @@ def with_twins(history: History, number: int) -> History:
     ``number`` says how they are told apart: by salt, adapter or image.
     """
     own, other = {}, {}
+    fine = is_fine_grained(history.engine.groups, history.engine.hash_block_size)
     for name, request in history.requests.items():
-        own[name], other[_twin(name)] = _told_apart(request, number)
+        own[name], other[_twin(name)] = _told_apart(request, number, fine)
     engine = replace(history.engine, num_gpu_blocks=2 * history.engine.num_gpu_blocks - 1)
     steps = tuple(chain.from_iterable(map(_both, history.steps)))
     return replace(history, engine=engine, requests=own | other, steps=steps)
@@ -64,8 +66,13 @@ def _twin(name: str) -> str:
     return f"twin of {name}"
 
 
-def _told_apart(request: RequestInput, number: int) -> tuple[RequestInput, RequestInput]:
-    """Both have more than tokens in the keys of their blocks, and differ in one part of that."""
+def _told_apart(
+    request: RequestInput, number: int, fine: bool
+) -> tuple[RequestInput, RequestInput]:
+    """Both have more than tokens in the keys of their blocks, and differ in one part of that.
+
+    ``fine`` is whether a block in part may be cached, in which they have several images, too.
+    """
     salted = replace(request, cache_salt="s")
     match number % 3:
         case 0:
@@ -73,13 +80,14 @@ def _told_apart(request: RequestInput, number: int) -> tuple[RequestInput, Reque
         case 1:
             return salted, replace(salted, lora_name="x")
         case _:
+            adapted, length = replace(salted, lora_name="x"), len(request.prompt)
+            if length < 2 or request.images:
+                return salted, adapted
+            places = (0, 1, length - 2, length - 1) if fine and length >= 4 else (0, 1)
             first, second = (
-                tuple(Image(each, place, 1) for place, each in enumerate((name, "map")))
+                tuple(Image((name, "map")[place % 2], at, 1) for place, at in enumerate(places))
                 for name in ("cat", "dog")
             )
-            adapted = replace(salted, lora_name="x")
-            if len(request.prompt) < len(first) or request.images:
-                return salted, adapted
             return replace(adapted, images=first), replace(adapted, images=second)
 
 

@@ -492,7 +492,8 @@ class Reset(Strict):
     reset_running_requests: bool = False
     """Whether running requests restart; else nothing is reset while a block is held."""
     reset_connector: bool = False
-    """Whether the KV connector must also forget its content."""
+    """Whether the KV connector must also forget its content; without one there is nothing more to
+    do."""
     connector_refuses: bool = False
     """Whether the connector reports a failure."""
 
@@ -568,8 +569,6 @@ class SchedulerHistory(Strict):
         connector = self.deployment.connector
         if self.resets and (self.sessions or self.deployment.host is not None):
             raise HistoryError("resets are not judged with sessions and host pools; omit these")
-        if connector is None and any(each.reset_connector for each in self.resets):
-            raise HistoryError("there is no connector to reset; set connector")
         if any(each.connector_refuses for each in self.resets) and (
             connector is None or connector.keeps or connector.beside is not None
         ):

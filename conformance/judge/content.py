@@ -256,8 +256,11 @@ class ContentModel:
         for index, _, table in attention:
             yield from self._read_entries(request, index, table)
 
-    def settle(self, request: str, num_computed: int) -> None:
-        """The drafts of the last pass are settled: tokens from ``num_computed`` on are garbage."""
+    def settle(self, request: str, num_computed: int, proposes: bool = True) -> None:
+        """The drafts of the last pass are settled: tokens from ``num_computed`` on are garbage.
+
+        ``proposes`` is whether draft layers propose others after it.
+        """
         last = self._passes.pop(request, None)
         if last is None:
             return
@@ -285,7 +288,7 @@ class ContentModel:
                 self._store.write(index, _at(table, block), slot, garbage, request)
             if self._due.has_drafts[index]:
                 self._draft(request, index, table, range(final, num_computed))
-                if self._due.lookahead == 1:
+                if self._due.lookahead == 1 and proposes:
                     self._propose(request, index, table, num_computed)
 
     def _draft(self, request: str, index: int, table: Sequence[int], tokens: range) -> None:

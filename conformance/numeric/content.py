@@ -116,9 +116,9 @@ class NumericContent(ContentModel):
         yield from super().compute(request, tables, start, num_new, known)
         self._numbers.compute(request, tables, start, start + num_new, known)
 
-    def settle(self, request: str, num_computed: int) -> None:
+    def settle(self, request: str, num_computed: int, proposes: bool = True) -> None:
         """Compare."""
-        super().settle(request, num_computed)
+        super().settle(request, num_computed, proposes)
         self._numbers.settle(request, num_computed)
 
 

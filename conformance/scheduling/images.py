@@ -6,7 +6,7 @@
   and it has not been freed since: a step frees first, then encodes.
 - A reset has the model runner forget all of them: steps after it encode again what they read.
 - A step encodes at most its budget, what is kept is at most the size of the cache, and what is
-  kept is not encoded again.
+  kept is not encoded again. It is kept for a request that has computed a part of the image.
 - Where images are computed whole, the step that computes the first token computes the last one.
 - A chunk may end before an image that is not there, and that neither budget nor cache has room for,
   or which does not fit into the step as a whole. Draft layers may have it end as much earlier as
@@ -47,6 +47,7 @@ class EncoderOutputs:
         self._freed: set[str] = set()
         self._lost: set[str] = set()
         self._passed: dict[str, int] = {}
+        self._begun: dict[str, set[str]] = {}
         inputs: dict[str, list[str]] = {}
         for name, each in arrivals.items():
             if each.session is not None:
@@ -64,6 +65,7 @@ class EncoderOutputs:
         for identifier in plan.freed:
             if self._kept.pop(identifier, None):
                 self._freed.add(identifier)
+        yield from self._begun_again(plan)
         cost = 0
         for identifier in self._encoded(plan.encoded):
             size = self._sizes[identifier]
@@ -133,19 +135,39 @@ class EncoderOutputs:
         """Note how far requests are."""
         self.forget(self._before[e.request] for e in plan.scheduled if e.request in self._before)
         for each in plan.scheduled:
-            self._passed[each.request] = each.start + each.num_tokens
+            self._passed[each.request] = end = each.start + each.num_tokens
+            self._begun[each.request] = {
+                image.identifier
+                for image in self._arrivals[each.request].images
+                if image.offset < end < image.offset + image.length
+            }
 
     def reset(self) -> None:
         """The model runner forgets all outputs."""
         self._lost.update(self._kept)
         self._kept.clear()
+        self._begun.clear()
 
     def forget(self, names: Iterable[str]) -> None:
         """The requests hold no images any more: they have ended, or start again."""
         for name in names:
             self._passed.pop(name, None)
+            self._begun.pop(name, None)
 
     # --- its parts -------------------------------------------------------------------------------
+
+    def _begun_again(self, plan: Plan) -> Iterator[Violation]:
+        """Images that a step encodes again since their outputs were freed too early."""
+        for name in plan.encoded:
+            for again in self._begun.get(name, set()) & set(
+                self._encoded({name: plan.encoded[name]})
+            ):
+                yield violation(
+                    Defect.of(Code.IMAGE_ENCODED_AGAIN, which="begun"),
+                    f"the output of image {again} is kept until request {name}, which has "
+                    "computed a part of it, has computed the rest",
+                    "it is encoded again",
+                )
 
     def _encoded(self, encoded: Mapping[str, Sequence[int]]) -> Iterator[str]:
         for name, places in encoded.items():

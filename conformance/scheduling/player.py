@@ -335,7 +335,8 @@ class _Player:
         else:
             held = bool(self._scheduler.pool().held)
         was = self._scheduler.reset(wanted)
-        for each_wrong in judge_reset(wanted, was, held, self._scheduler.pool()):
+        pool, connected = self._scheduler.pool(), self._history.deployment.connector is not None
+        for each_wrong in judge_reset(wanted, was, held, pool, connected):
             self._add(each_wrong)
         if wanted.reset_connector and self._transfers is not None:
             self._transfers.reset(self._arrived)

@@ -33,10 +33,13 @@ class Resets:
                 yield each
 
 
-def judge_reset(wanted: Reset, was: WasReset, held: bool, after: PoolState) -> Iterator[Violation]:
+def judge_reset(
+    wanted: Reset, was: WasReset, held: bool, after: PoolState, connected: bool = True
+) -> Iterator[Violation]:
     """What is wrong with a reset; ``after`` is what is there after it.
 
-    ``held`` is whether something that does not start again had blocks.
+    ``held`` is whether something that does not start again had blocks, and ``connected`` whether
+    there is a KV connector; without one there is nothing that it could keep.
     """
     if not held and (after.cached or after.held):
         yield violation(
@@ -45,7 +48,7 @@ def judge_reset(wanted: Reset, was: WasReset, held: bool, after: PoolState) -> I
             f"{len(after.cached)} keys are cached, and {len(after.held)} blocks held",
         )
     could_not = False in was.connector
-    if wanted.reset_connector and not was.connector:
+    if connected and wanted.reset_connector and not was.connector:
         yield _of_connector(
             "not-asked", "the KV connector is asked to forget what it has", "it is not asked"
         )

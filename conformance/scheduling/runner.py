@@ -371,7 +371,7 @@ class ModelRunner:
         start, num_tokens = self._range(scheduled)
         end = start + num_tokens
         if end < known:
-            self._content.settle(name, end)
+            self._content.settle(name, end, drafts)
             return
         output = arrival.sampled[known - len(arrival.prompt) :]
         verified, accepted = min(end - known, request.proposed), 0
@@ -399,7 +399,7 @@ class ModelRunner:
                     request.proposed - request.valid
                 )
             done.valid[name] = request.valid
-        self._content.settle(name, known + accepted)
+        self._content.settle(name, known + accepted, drafts)
         if request.proposed and self._engine.num_lookahead_tokens:
             yield from self._drafted(scheduled, known + accepted)
 

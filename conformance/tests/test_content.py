@@ -133,6 +133,17 @@ def test_rejected_drafts_leave_garbage_that_must_be_overwritten() -> None:
         assert codes(model.compute("a", table, start, 1, 12)) == found
 
 
+@pytest.mark.parametrize("proposes", [True, False])
+def test_draft_layers_that_propose_write_guesses_behind_a_chunk(proposes: bool) -> None:
+    """Tokens that are computed again have entries behind them, as after a failed load."""
+    model = content(replace(FULL, eagle=True), drafts=2)
+    table = ((1, 2, 3, 4),)
+    assert not [*model.compute("a", table, 0, 8, 8)]
+    assert not [*model.compute("a", table, 0, 4, 8)]
+    model.settle("a", 4, proposes)
+    assert model.keys.hold(0, 3, "a[0:6]") != proposes
+
+
 def test_accepted_drafts_are_right() -> None:
     model = content(FULL, drafts=3)
     assert not [*model.compute("a", ((1, 2, 3, 4, 5, 6),), 0, 8, 8)]

@@ -102,6 +102,12 @@ def test_steps_that_are_right(deployment: Deployment, plans: Sequence[Plan]) -> 
         (PLAIN, [plan("a", 0, 16, [0, 1])], ["step-exceeds-limit(limit=encoder)", CACHE]),
         (PLAIN, [plan("a", 0, 16, [0]), plan("a", 16, 16, [1])], [CACHE]),
         (PLAIN, [plan("b", 0, 16, [0]), plan("b", 16, 16, [0])], ["image-encoded-again"]),
+        # It has computed a part of the image, whose output must not be freed.
+        (
+            replace(PLAIN, max_num_batched_tokens=10),
+            [plan("b", 0, 10, [0]), plan("b", 10, 10, [0], ["cat"])],
+            ["image-encoded-again(which=begun)"],
+        ),
         # Both images fit, and the chunk ends before the second one all the same.
         (
             replace(PLAIN, encoder=Encoder(16, 16)),

@@ -59,6 +59,12 @@ def test_each_wrong_reset_is_found(
     assert [f"{each.divergence}: {each.defect}" for each in wrong] == found
 
 
+def test_without_a_connector_there_is_nothing_to_reset() -> None:
+    assert not list(judge_reset(WHOLE, WasReset(True), False, EMPTY, connected=False))
+    (wrong,) = judge_reset(WHOLE, WasReset(False), False, EMPTY, connected=False)
+    assert str(wrong.signature.defect) == "reset-answered-wrong(how=refused)"
+
+
 @pytest.mark.parametrize(
     ("fault", "defects"),
     [
@@ -88,7 +94,6 @@ def test_resets_are_removed_where_they_show_nothing() -> None:
     [
         ({}, Arrival((1,), (2,), session="s"), PLAIN, "with sessions"),
         ({"host": HostPool(9)}, Arrival((1,), (2,)), PLAIN, "and host pools"),
-        ({}, Arrival((1,), (2,)), WHOLE, "set connector"),
         ({}, Arrival((1,), (2,)), Reset(1, connector_refuses=True), "omit connector_refuses"),
         (
             {"connector": Connector(offloads=9)},

@@ -256,17 +256,23 @@ class CountingEngine(Engine):
 
 
 class SparingEngine(Engine):
-    """Asserts that no image is encoded whose output is there."""
+    """Asserts that no image is encoded whose output is there, or has been read in part."""
 
-    def execute(self, output: Any, _: Any) -> None:
+    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Free as a model runner does, then encode."""
         kept: set[str] = vars(self).setdefault("kept", set())
+        begun: set[tuple[str, int, str]] = vars(self).setdefault("begun", set())
+        starts = {name: start for name, start, _ in chunks}
         kept.difference_update(output.free_encoder_mm_hashes)
         for name, places in output.scheduled_encoder_inputs.items():
-            images = self.images(self.called(name))
+            images = self.images(called := self.called(name))
             for identifier in [images[place][0] for place in places]:
                 assert identifier not in kept
+                assert (called, starts[called], identifier) not in begun
                 kept.add(identifier)
+        for name, _, end in chunks:
+            parts = [each for each, first, last in self.images(name) if first < end < last]
+            begun.update((name, end, identifier) for identifier in parts)
 
 
 class WholeEngine(Engine):
