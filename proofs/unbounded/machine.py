@@ -767,7 +767,8 @@ class Machine:
                 return not self.decide(other.given)
             if one is None or type(one) is bool:
                 known = is_number(other) or is_truth(other) or other is None
-                if known or isinstance(other, (str, tuple, Listing, Record, Items, Block, Key)):
+                objects = (str, tuple, type, Listing, Record, Items, Block, Key)
+                if known or isinstance(other, objects):
                     return one is other
         if isinstance(left, (Listing, Record)) and isinstance(right, (Listing, Record)):
             return left is right

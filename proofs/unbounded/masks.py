@@ -37,6 +37,8 @@ def is_due(
 class AnyMask:
     """The mask of any blocks of a request, for a group of any sizes.
 
+    With ``whole`` they end on a boundary; without ``late`` they start at the first block.
+
     Attributes:
         here: the arithmetic.
         promised: tokens of the request whose last boundary is promised, under sparse retention.
@@ -50,7 +52,14 @@ class AnyMask:
     """
 
     def __init__(
-        self, here: Arithmetic, kind: GroupKind, eagle: bool, retention: Retention
+        self,
+        here: Arithmetic,
+        kind: GroupKind,
+        eagle: bool,
+        retention: Retention,
+        *,
+        whole: bool = False,
+        late: bool = True,
     ) -> None:
         self.here = here
         window = kind is GroupKind.SLIDING_WINDOW
@@ -60,8 +69,9 @@ class AnyMask:
         self.alignment: Term = self.segment * self.block_size
         self.window: Any = here.atom("window", 1) if window else None
         self.chunk: Any = here.atom("chunk_blocks", 1) * self.block_size if chunked else None
-        self.start: Term = here.atom("start", 0)
-        self.length: Term = here.atom("length", 0)
+        self.start: Term = here.atom("start", 0) if late else 0
+        to_boundary = here.atom("boundaries", 0) * self.segment - self.start if whole else None
+        self.length: Term = here.atom("length", 0) if to_boundary is None else to_boundary
         of_symbols: Any = (kind, self.block_size, self.window, eagle, self.chunk)
         self.shape = geometry(Group(*of_symbols), self.alignment)
         self.block: Term = self.start + here.position
@@ -92,6 +102,11 @@ class AnyMask:
         self.sizes = {name: size for name, size in named.items() if size is not None}
 
     @property
+    def end(self) -> Term:
+        """Where the blocks end."""
+        return self.start + self.length
+
+    @property
     def premises(self) -> tuple[Formula, ...]:
         """The position is one of the mask."""
         return 0 <= self.here.position, self.here.position < self.length
@@ -99,9 +114,8 @@ class AnyMask:
     @property
     def shapes(self) -> Shapes:
         """What invariants of a mask speak of."""
-        end = self.start + self.length
         facts = {getattr(each, "key", each): each for each in (self.due, *self._facts)}
-        return Shapes(numbers=(end,), facts=tuple(facts.values()), origin=self.start)
+        return Shapes(numbers=(self.end,), facts=tuple(facts.values()), origin=self.start)
 
     def conclusions(self, result: Any) -> Iterator[Conclusion]:
         """It has exactly the blocks that some boundary needs; None has all."""

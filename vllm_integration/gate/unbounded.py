@@ -33,6 +33,11 @@ _LOOKUPS = (
 _COMMON = ("common_hit_is_valid_for_every_group", "common_hit_is_the_longest")
 """Those that a statement about a coordinator is about."""
 
+_TIER_MASKS = {
+    "storing": "blocks that the Mooncake store stores of",
+    "asking": "blocks that the Mooncake store looks up of",
+}
+
 _STATEMENTS = (
     "coordinator sliding_window eagle sliding_window",
     "coordinator full_attention sliding_window sliding_window",
@@ -53,6 +58,7 @@ _STATEMENTS = (
     "coordinator full_attention sliding_window",
     "coordinator sliding_window eagle",
     "coordinator sliding_window",
+    *(f"{mask} sliding_window{drops}" for mask in _TIER_MASKS for drops in (f" {_EAGLE}", "")),
     "lookup full_attention eagle",
     "lookup full_attention",
     "lookup chunked_local",  # vLLM asserts that it has no draft layers
@@ -78,6 +84,9 @@ _STATEMENTS = (
     *(f"admission {kind}" for kind in GroupKind if kind is not GroupKind.MAMBA),
     "replay",
     "replay eagle",
+    *(f"{mask} full_attention{drops}" for mask in _TIER_MASKS for drops in (f" {_EAGLE}", "")),
+    *(f"{mask} chunked_local" for mask in _TIER_MASKS),
+    "asking mamba",  # the states that are stored are handed over one by one
 )
 """The statements, those that take longest first: what it is about, the kind, and the rest."""
 
@@ -106,8 +115,8 @@ class Unbounded:
 
     Attributes:
         name: what the statement is about: "lookup", "mask", "registration", "freeing", "skipped"
-            tokens, "admission", "replay", or the lookup of a "coordinator", the kind or kinds of
-            its groups, and the rest.
+            tokens, "admission", "replay", "storing" or "asking" of the Mooncake store, or the
+            lookup of a "coordinator", the kind or kinds of its groups, and the rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
         outside: the causes of known divergences, outside of which it is proved, each with its exact
@@ -143,6 +152,7 @@ class Unbounded:
             "skipped": "tokens skipped by",
             "freeing": "blocks freed by",
             "admission": "blocks asked for by",
+            **_TIER_MASKS,
         }
         of = by.get(what, f"{what} of")
         kind, *rest = rest

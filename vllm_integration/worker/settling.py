@@ -17,7 +17,7 @@ from hitproof.proofs.unbounded.source import literals
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
-from hitproof.spec.terms import Blocks, Formula, choose
+from hitproof.spec.terms import Blocks, Formula, choose, not_
 
 AGREEING = 150
 """On how many values a function runs beside its proof."""
@@ -138,6 +138,20 @@ DEPARTURES: Mapping[str, tuple[Departure, ...]] = {
     ),
 }
 """By the statement that they are about. Those of lookups are of the coordinators', too."""
+
+
+def with_departures(
+    known: tuple[Departure, ...],
+    shape: BlockGeometry,
+    block: Blocks,
+    boundary: Blocks,
+    due: Formula,
+) -> Formula:
+    """Whether a mask with known divergences keeps a block."""
+    for each in known:
+        wrong = each.at(shape, block=block, boundary=boundary)
+        due = due | wrong if each.keeps else due & not_(wrong)
+    return due
 
 
 def combinations_of(name: str) -> tuple[tuple[Departure, ...], ...]:

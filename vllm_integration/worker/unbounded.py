@@ -28,7 +28,7 @@ from hitproof.spec.claims import Status
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.hits import required_run, valid_boundary
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import Blocks, Formula, Term, greatest, not_
+from hitproof.spec.terms import Term, greatest
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.subject import VllmSubject
@@ -45,7 +45,12 @@ from hitproof.vllm_integration.worker.settling import (
     Trial,
     combinations_of,
     numbers_in,
+    with_departures,
 )
+from hitproof.vllm_integration.worker.tier_masks import TierMask
+
+TIER_MASKS = {"storing": "stored", "asking": "asked"}
+"""The statements about masks of tiers, and what they are about."""
 
 HASHES = "hashes"
 """The statement about the hashes of blocks that have several."""
@@ -65,6 +70,8 @@ def _named(subject: VllmSubject, name: str) -> Settling:
     if name == HASHES:
         return _Hashes(subject)
     what, *more = name.split()
+    if what in TIER_MASKS:
+        return TierMask(subject, TIER_MASKS[what], *kinds_in(name)[0])
     if what == "coordinator":
         return Coordinated(subject, kinds_in(name))
     if what == "replay":
@@ -400,7 +407,7 @@ class _Mask(Settling):
     def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
         """What holds of any blocks."""
         any_ = AnyMask(here, self._kind, self._eagle, self._retention)
-        any_.due = _with_departures(known, any_.siblings, any_.block, any_.boundary, any_.due)
+        any_.due = with_departures(known, any_.siblings, any_.block, any_.boundary, any_.due)
         sizes = {
             "block_size": any_.block_size,
             "sliding_window": any_.window,
@@ -455,26 +462,12 @@ class _Mask(Settling):
             for block in range(start, end):
                 kept = True if mask is None else mask[block - start]
                 due = is_due(shape, block, self._retention, boundary, apart)
-                due = _with_departures(trial.known, siblings, block, boundary, due)
+                due = with_departures(trial.known, siblings, block, boundary, due)
                 if kept is not due:
                     answer = "keeps" if kept else "leaves out"
                     asked = f"blocks {start} to {end - 1}, interval {interval}"
                     of = f"{group}, alignment {alignment}, replays resume at {promised}"
                     yield Shown(f"{of}: the mask of {asked}, {answer} block {block}")
-
-
-def _with_departures(
-    known: tuple[Departure, ...],
-    shape: BlockGeometry,
-    block: Blocks,
-    boundary: Blocks,
-    due: Formula,
-) -> Formula:
-    """Whether a mask with known divergences keeps a block."""
-    for each in known:
-        wrong = each.at(shape, block=block, boundary=boundary)
-        due = due | wrong if each.keeps else due & not_(wrong)
-    return due
 
 
 def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
