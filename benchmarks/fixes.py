@@ -1,8 +1,10 @@
-"""The manager of 0.33.0 with all fixes compared with that of 0.33.0 alone: what each executes.
+"""Manager and scheduler of 0.33.0 with all fixes compared with 0.33.0 alone: what each executes.
 
 Run ``python -m benchmarks.fixes`` with an interpreter that has what vLLM imports. The operations
-are those of `benchmarks.manager`, and *decode*: a step of one token after a prompt. What is counted
-are bytecode instructions, which are the same however busy the machine is; a function written in C
+are those of `benchmarks.manager`, and *decode*: a step of one token after a prompt. Of a scheduler
+they are *schedule* and *update*, that is ``schedule`` and ``update_from_output``, in the step of
+the prompt (*prompt*) and in one of one token (*token*), with the manager. What is counted are
+bytecode instructions, which are the same however busy the machine is; a function written in C
 counts as its call.
 """
 
@@ -14,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,9 +26,15 @@ from rich.table import Table
 
 from benchmarks.manager import BLOCK_SIZE, LAYOUTS, Case, play
 from benchmarks.sides import Side, Vllm
+from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.spec.groups import Group
+from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.fixes.fixes import RELEASE, all_fixes
 from hitproof.vllm_integration.fixes.trees import apply, linked
 from hitproof.vllm_integration.targets.resolving import resolve
+
+_SAMPLED = 7
+"""The token that is sampled in each step."""
 
 Counts = dict[tuple[str, int, str], int]
 """Instructions by layout, length of the prompt in tokens, and operation."""
@@ -80,13 +89,47 @@ def executed(side: Side) -> dict[str, int]:
     return found
 
 
+def scheduled(groups: Sequence[Group], num_tokens: int) -> dict[str, int]:
+    """The instructions of the steps of a real scheduler, in the second request of a length."""
+    own = -(-num_tokens // BLOCK_SIZE) + 2
+    length = num_tokens + BLOCK_SIZE
+    deployment = Deployment(
+        groups=tuple(groups),
+        num_gpu_blocks=3 * own * len(groups),
+        max_model_len=length,
+        max_num_batched_tokens=length,
+    )
+    running = VllmSchedulers().start(deployment)
+    scheduler = running.scheduler
+    found: dict[str, int] = {}
+    schedule, update = scheduler.schedule, scheduler.update_from_output
+
+    def counting(name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        found[name], result = counted(lambda: call(*arguments))
+        return result
+
+    for number in range(2):
+        first = number * length
+        prompt = tuple(range(first, first + num_tokens))
+        running.add_request(f"r{number}", Arrival(prompt=prompt, output=(_SAMPLED,) * 4))
+        for step in ("prompt", "token", "token", "end"):
+            scheduler.schedule = partial(counting, f"schedule, {step}", schedule)
+            scheduler.update_from_output = partial(counting, f"update, {step}", update)
+            plan = running.schedule()
+            running.update(plan, {each.request: [_SAMPLED] for each in plan.scheduled}, {})
+    return {name: number for name, number in found.items() if not name.endswith("end")}
+
+
 def _of_tree(target: str, layouts: Sequence[str], tokens: Sequence[int]) -> Counts:
     vllm = Vllm(target)
     return {
         (layout, length, operation): number
         for layout in layouts
         for length in tokens
-        for operation, number in executed(vllm.side(LAYOUTS[layout], BLOCK_SIZE, length)).items()
+        for operation, number in (
+            executed(vllm.side(LAYOUTS[layout], BLOCK_SIZE, length))
+            | scheduled(LAYOUTS[layout], length)
+        ).items()
     }
 
 
