@@ -162,6 +162,7 @@ class Code(StrEnum):
     IMAGES_HELD_WHEN_IDLE = "images-held-when-idle"
     DERIVED_GROUPS_WRONG = "derived-groups-wrong"
     LAYERS_REFUSED = "layers-refused"
+    BEGINNING_NOT_TOLD = "beginning-not-told"
     END_REPORTED_WRONG = "end-reported-wrong"
 
 

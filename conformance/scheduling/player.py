@@ -135,6 +135,7 @@ class _Player:
             scheduler.drafting_slots,
             spares_lone=scheduler.spares_lone_prompts,
         )
+        self._begun: set[str] = set()
         self._reported: set[str] = set()
         self._donors: list[Donor] = []
         self._junctions: dict[str, int] = {}
@@ -402,6 +403,7 @@ class _Player:
             self._add(each_wrong)
         for each_wrong in self._rules.judge(plan, now):
             self._add(each_wrong)
+        self._judge_beginnings(plan)
         self._judge_ends(plan)
         if self._transfers is None:
             self._start_again(e.request for e in plan.scheduled if e.whole and not e.first)
@@ -515,6 +517,20 @@ class _Player:
     def _is_transferring(self) -> bool:
         """Whether a connector loads or sends, as far as the scheduler knows."""
         return self._transfers is not None and self._transfers.is_busy
+
+    def _judge_beginnings(self, plan: Plan) -> None:
+        """The model runner is told all of a request before it is told what is added."""
+        for each in plan.scheduled:
+            if each.new:
+                self._begun.add(each.request)
+            elif each.request not in self._begun:
+                self._add(
+                    violation(
+                        Defect(Code.BEGINNING_NOT_TOLD),
+                        f"the model runner is told all of request {each.request} when it begins",
+                        "it is told as a request that goes on",
+                    )
+                )
 
     def _judge_ends(self, plan: Plan) -> None:
         """The model runner is told of each end once, after it."""
@@ -883,9 +899,8 @@ class _Player:
                 counted_loads = self._scheduler.counted_loads()
                 self._judge_counts("loads", counted_loads, self._counted_loads)
         if self._kind == SCHEDULER:
-            told = self._scheduler.told_cached()
-            hits = {name: life.hit for name, life in self.outcome.lives.items() if name in told}
-            self._judge_counts("user", {name: told[name] for name in hits}, hits)
+            hits = {name: life.hit for name, life in self.outcome.lives.items() if life.delivered}
+            self._judge_counts("user", self._scheduler.told_cached(), hits)
         counted_drafts = self._scheduler.verified()
         if (
             self._kind == SCHEDULER

@@ -469,7 +469,18 @@ class ModelRunner:
         return same and both
 
     def _in_use(self, plan: Plan, held: frozenset[int]) -> Iterator[Violation]:
-        """What a step reads or writes is held until it ran, drafts in flight or not."""
+        """What a step reads or writes is held until it ran, drafts in flight or not.
+
+        A device runs its steps in order; a load is in no order with them.
+        """
+        unordered = self._transfers is not None and self._about["scheduling"] is not None
+        for source, _ in plan.copies if unordered else ():
+            if source not in held:
+                yield violation(
+                    Defect.of(Code.PAGE_FREED_IN_FLIGHT, **self._about),
+                    f"block {source} is held until the step that copies it has run",
+                    "it is free, and a load may take it",
+                )
         for scheduled in plan.scheduled:
             start, num_tokens = self._range(scheduled)
             for index, group, table in self._cached_tables(scheduled):

@@ -37,6 +37,7 @@ class Scheduled:
         images: the images in it that the model runner is told then.
         replay_start: the first token of a hit that is computed again for a window outside the
             prefix cache, as the model runner is told; 0 where none is.
+        new: whether the model runner is told all of the request, and not only what is added.
     """
 
     request: str
@@ -49,6 +50,7 @@ class Scheduled:
     prompt: tuple[int, ...] | None = None
     images: tuple[Image, ...] = ()
     replay_start: int = 0
+    new: bool = True
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ class Small:
         self._all: dict[str, Arrival] = {}
         self._cached: dict[tuple[int, Any], tuple[int, ...]] = {}
         self._counted: Counter[str] = Counter()
+        self._told: dict[str, int] = {}
         self._paused = False
         self._next, self._leaked, self._gone = 1, frozenset[int](), list[str]()
         self._encoded: set[str] = set()
@@ -209,6 +210,8 @@ class Small:
             for what, number in zip(COUNTED[first:], (1, row.known, row.computed), strict=False):
                 self._counted[what] += number
         row.seen = True
+        if self.fault != "tells of no hit":
+            self._told.setdefault(name, row.computed + (self.fault == "tells of another hit"))
         before = list(row.table)
         while len(row.table) * self._taken_for < row.computed + count:
             null = self.fault == "null" and row.computed
@@ -313,7 +316,7 @@ class Small:
         return self._counted
 
     def told_cached(self) -> Mapping[str, int]:
-        return {"b": 4} if self.fault == "tells of another hit" else {}
+        return self._told
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         assert group == 0
@@ -378,6 +381,7 @@ def test_what_is_right_has_no_finding() -> None:
         ("not told", "end-reported-wrong(how=never)"),
         ("counts steps", "statistics-wrong"),
         ("tells of another hit", "statistics-wrong(of=user)"),
+        ("tells of no hit", "statistics-wrong(of=user)"),
         ("counts all as waiting", "requests-counted-wrong"),
         ("passes over who runs", "requests-counted-wrong"),
         ("counts drafts", "drafts-counted-wrong"),

@@ -362,6 +362,7 @@ class VllmScheduler:
                 self._judged(tables[name]),
                 whole=name in known.resumed_req_ids,
                 first=False,
+                new=False,
             )
         copies = getattr(output, "kv_cache_block_copies", None) or ()
         # In the order in which they were planned: what one reads an earlier one may write.
@@ -441,7 +442,7 @@ class VllmScheduler:
             delivered[self._name(each.request_id)] = list(each.new_token_ids)
             told = each if _CACHED in type(each).__struct_fields__ else each.prefill_stats
             if told is not None and each.new_token_ids:
-                self._told_cached.setdefault(each.request_id, getattr(told, _CACHED))
+                self._told_cached.setdefault(self._name(each.request_id), getattr(told, _CACHED))
             if each.finish_reason is not None:
                 self._turns(each.request_id)
         return delivered

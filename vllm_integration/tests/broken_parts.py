@@ -110,6 +110,7 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
         offloading(20, "blocks", "resets"),
         drawn(48, "connector", "images"),
     ),
+    "copies": lambda: named(8, "hits inside blocks, connector, planned ahead"),
     "encoders": lambda: chain(
         (each for each in drawn(250, "images") if each.encoder_resets),
         drawn(50, "images", "gives up"),
