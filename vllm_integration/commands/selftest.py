@@ -27,6 +27,8 @@ _AT_LEAST = {
     (Family.STRUCTURED, Profile.DEFAULT): 95.0,
     (Family.SCHEDULER, Profile.QUICK): 0.0,
     (Family.SCHEDULER, Profile.DEFAULT): 90.0,
+    (Family.LIFECYCLE, Profile.QUICK): 0.0,
+    (Family.LIFECYCLE, Profile.DEFAULT): 0.0,
     (Family.TIERS, Profile.QUICK): 0.0,
     (Family.TIERS, Profile.DEFAULT): 80.0,
 }

@@ -205,7 +205,8 @@ def run(
 
 def question(of: Run, chosen: Chosen, granularity: str) -> dict[str, Any]:
     """What a worker is asked to begin with, for a target whose hits may end there."""
-    version, of_scheduler = of.target.version, chosen.family is Family.SCHEDULER
+    version = of.target.version
+    of_scheduler = chosen.family in (Family.SCHEDULER, Family.LIFECYCLE)
     of_tiers = chosen.family is Family.TIERS
     speaking = [entry for entry in of.entries if entry.is_judged_on(version)]
     todo = [] if of_scheduler else tasks(of.profile, speaking)
@@ -221,7 +222,7 @@ def question(of: Run, chosen: Chosen, granularity: str) -> dict[str, Any]:
         "jobs": of.limits.jobs,
         "limit": of.limits.timeout,
         "histories": [play.as_json() for play in replays],
-        "deployments": _deployments() if of_scheduler else [],
+        "deployments": _deployments() if chosen.family is Family.SCHEDULER else [],
         "family": chosen.family,
         "functions": list(chosen.functions),
         "sample": chosen.sample,

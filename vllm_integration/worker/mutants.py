@@ -4,7 +4,8 @@ Single points are changed in lookups, masks, ``cache_blocks`` and what they call
 faults are put in everything that the gate judges: what a scheduler calls of ``KVCacheManager``, the
 managers, coordinator and pool behind it, and the hashes of requests. For the family of schedulers
 single points are changed where a scheduler decides how many tokens a step computes, and where
-start-up derives groups, block sizes and the pool; for that of tiers, where the Mooncake store's
+start-up derives groups, block sizes and the pool; for that of lifecycles, where it does something
+with requests before and after a step; for that of tiers, where the Mooncake store's
 coordinator and the offloading scheduler look up, store and load.
 """
 
@@ -47,9 +48,12 @@ def _pattern(alternatives: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(alternatives))
 
 
-_CHUNKS, _ELSEWHERE, _NOT_IN_TIERS = (
-    _pattern(_TOLD[name]) for name in ("chunks", "elsewhere", "not_in_tiers")
-)
+_CHUNKS, _ELSEWHERE = (_pattern(_TOLD[name]) for name in ("chunks", "elsewhere"))
+_LEFT_OUT = {
+    Family.LIFECYCLE: _pattern(_TOLD["not_of_requests"]),
+    Family.TIERS: _pattern(_TOLD["not_in_tiers"]),
+}
+"""Statements of these families that nothing that is judged depends on."""
 _PATTERNS = ("unjudged", "certain", "never_at_first", "idempotent")
 
 
@@ -105,8 +109,9 @@ def _made(
         return
     for mutant in mutants(sys.modules[module], names):
         judged = family is not Family.SCHEDULER or decides(mutant.function.__name__, mutant.before)
-        if family is Family.TIERS:
-            judged = _NOT_IN_TIERS.search(mutant.before) is None
+        left_out = _LEFT_OUT.get(family)
+        if left_out is not None:
+            judged = left_out.search(mutant.before) is None
         if mutant.change in CHANGES and judged:
             yield mutant
 
@@ -178,19 +183,24 @@ def _judged() -> list[FunctionType]:
     return [f for f in _reached(first, [*behind, *whole]) if _is_called(f, behind)]
 
 
-def _scheduling() -> list[FunctionType]:
-    """What decides chunks, and what derives groups and block sizes from layers."""
+def _of_schedulers(names: Iterable[str]) -> list[FunctionType]:
+    """The methods of these names of schedulers."""
     owners = [
         *_named("core.sched.scheduler", ["Scheduler"]),
         *_named("core.sched.async_scheduler", ["AsyncScheduler"]),
     ]
+    return list(dict.fromkeys(_methods(owners, names)))
+
+
+def _scheduling() -> list[FunctionType]:
+    """What decides chunks, and what derives groups and block sizes from layers."""
     derive = [
         *_of_module("kv_cache_interface", _TOLD["boundaries"]),
         *_of_module("core.kv_cache_utils", _TOLD["sizes"]),
         *_of_module("core.kv_cache_planning", _TOLD["plans"]),
         *_of_module("core.kv_cache_utils", _TOLD["plans"]),
     ]
-    return [*dict.fromkeys(_methods(owners, _TOLD["splits"])), *_reached(derive, [])]
+    return [*_of_schedulers(_TOLD["splits"]), *_reached(derive, [])]
 
 
 def _of_module(name: str, functions: Iterable[str]) -> list[FunctionType]:
@@ -232,6 +242,7 @@ _FUNCTIONS: dict[Family, Callable[[], list[FunctionType]]] = {
     Family.SINGLE_POINT: _entry_points,
     Family.STRUCTURED: _judged,
     Family.SCHEDULER: _scheduling,
+    Family.LIFECYCLE: lambda: _of_schedulers(_TOLD["lifecycle"]),
     Family.TIERS: _of_tiers,
 }
 
