@@ -666,7 +666,8 @@ class SchedulerHistory(Strict):
                 f"invalid_steps of request {name} say when invalid_blocks are reported, before its "
                 "load is over; set both, and load_steps"
             )
-        if request.invalid_blocks and len(deployment.groups) > 1:
+        stored = deployment.connector is not None and not deployment.connector.loads
+        if request.invalid_blocks and len(deployment.groups) > 1 and not stored:
             raise HistoryError(
                 f"with several groups a load fails as a whole; set load_fails of request {name} "
                 "instead of invalid_blocks"
