@@ -31,6 +31,8 @@ UNFIXED = {
     "or hash unit after a hit, and would all have to count as many as the modules look ahead",
     45: "a state would have to be counted for each step in flight as well, at start-up, too, which "
     "counts two, or a request that is alone would never be admitted",
+    184: "a block that is taken out of the cache while its request computes it again is not "
+    "registered anew, as `num_cached_block` counts it, so hits would be lost instead",
     200: "start-up can refuse them, but it asks a model's processor how long images are, and no "
     "history has one",
 }
