@@ -144,7 +144,10 @@ class VllmSchedulers:
             plain = replace(deployment, connector=None)
             return self.possible(replace(history, deployment=plain, requests={}, resets=()))
         if deployment.connector is not None and not reports_failed_loads():
-            whole = {name: replace(a, load_fails=False) for name, a in history.requests.items()}
+            less: dict[str, Any] = {"load_fails": False}
+            if len(deployment.groups) > 1:
+                less |= {"invalid_blocks": (), "invalid_steps": None}
+            whole = {name: replace(each, **less) for name, each in history.requests.items()}
             history = replace(history, requests=whole)
         cache = self._base.cache_config
         mamba = parameters_of(attribute(self.interface, "MambaSpec"))
