@@ -70,6 +70,7 @@ def test_each_family_and_profile_has_a_self_test_on_record() -> None:
         ("single-point", "default"),
         ("single-point", "quick"),
         ("scheduler", "default"),
+        ("lifecycle", "quick"),
     }
 
 

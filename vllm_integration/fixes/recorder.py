@@ -22,13 +22,13 @@ def pytest_configure() -> None:
 
 
 def _tell(word: str, test: str) -> None:
-    with open(os.environ["HITPROOF_OUTCOMES"], "a", encoding="utf-8") as file:
+    with open(os.environ["RECORDER_OUTCOMES"], "a", encoding="utf-8") as file:
         file.write(f"{word} {test}\n")
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
     """A test begins; one that does not end ends the run."""
-    signal.alarm(int(os.environ["HITPROOF_SECONDS"]))
+    signal.alarm(int(os.environ["RECORDER_SECONDS"]))
     _tell("begins", nodeid)
 
 

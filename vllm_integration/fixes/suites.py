@@ -140,8 +140,8 @@ def outcomes(root: Path, names: Sequence[str], limits: Limits) -> dict[str, bool
         around = environment(Target(str(root), root, RELEASE), scratch) | {
             "PYTHONPATH": f"{root}:{scratch / 'plugins'}",
             "HF_HUB_CACHE": str(scratch / "hub"),
-            "HITPROOF_OUTCOMES": str(told),
-            "HITPROOF_SECONDS": str(int(limits.timeout)),
+            "RECORDER_OUTCOMES": str(told),
+            "RECORDER_SECONDS": str(int(limits.timeout)),
         }
         told.touch()
         while True:

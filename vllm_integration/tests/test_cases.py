@@ -143,6 +143,7 @@ REPLAYED = "; `hitproof replay` plays the history on the target's own scheduler"
 NOT_PLAYED = {
     "the fault does not show in what a public method returns",
     f"the fault does not show in what the scheduler's methods return{REPLAYED}",
+    f"a test does not follow what a connector keeps in host memory{REPLAYED}",
 }
 
 NOT_WRITTEN = {refusal("demonstration-hash-lookahead")}

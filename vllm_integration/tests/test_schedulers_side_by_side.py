@@ -17,10 +17,10 @@ from hitproof.vllm_integration.tests.test_side_by_side import RELEASE, opened
 
 _TURN = len(FEATURES)
 _STATES, _PRIORITIES = range(3, 8 * _TURN, _TURN), range(_TURN - 1, 8 * _TURN, _TURN)
-PLAYS = [
-    Play(Origin.SCENARIOS, f"1:{number}") for number in (*range(8), *_STATES[1:], *_PRIORITIES)
-]
-"""Scenarios with hybrid models, with priorities, and some others."""
+_PREEMPTIONS = 1146, 1886, 2219, 3699
+_NUMBERS = *range(8), *_STATES[1:], *_PRIORITIES, *_PREEMPTIONS
+PLAYS = [Play(Origin.SCENARIOS, f"1:{number}") for number in _NUMBERS]
+"""Scenarios with hybrid models, with priorities and preemptions by these, and some others."""
 
 SPLIT = {" last_cache_position,\n            # Stop at": " 0,\n            # Stop at"}
 BUDGET = {
