@@ -90,11 +90,11 @@ def _have_kinds_built(managers: ModuleType) -> None:
         return
     found = attribute(KVCacheSpecRegistry, "get_manager_class")
 
-    def get_manager_class(*arguments: Any, **keywords: Any) -> Any:
+    def get_manager_class(_cls: Any, *arguments: Any, **keywords: Any) -> Any:
         manager = found(*arguments, **keywords)
         return _replaced.get(manager, manager)
 
-    KVCacheSpecRegistry.get_manager_class = get_manager_class
+    KVCacheSpecRegistry.get_manager_class = classmethod(get_manager_class)
 
 
 def check_taken_up(coordinator: Any, interval: int | None) -> None:

@@ -87,7 +87,7 @@ class TierMask(Settling):
             lambda masks: self._conclusions(any_, masks),
             any_.shapes,
             any_.sizes,
-            contracts={getattr(registry, "__func__", registry): Contract(lambda *_: self._manager)},
+            contracts={registry.__func__: Contract(lambda *_: self._manager)},
         )
 
     @staticmethod
