@@ -28,6 +28,7 @@ from hitproof.vllm_integration.adapter.inspection import (
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.settling import (
     Departure,
+    OfManager,
     Settling,
     Shown,
     Trial,
@@ -40,13 +41,13 @@ _EVICTABLE, _LOCAL = "_get_num_evictable_blocks", "num_local_computed_tokens"
 _REPLAY = "replay_boundaries"
 
 
-class Admitting(Settling):
+class Admitting(OfManager):
     """How many blocks a request asks for: one that runs or a new one, up to a cap or not."""
 
+    method = _ASK
+
     def __init__(self, subject: VllmSubject, kind: GroupKind) -> None:
-        self._parts, self._kind = subject.parts, kind
-        self._manager = self._parts.manager_class(kind)
-        self._function = attribute(self._manager, _ASK)
+        super().__init__(subject, kind)
         self._in_blocks = _LOCAL not in parameters_of(self._function)
 
     def _called(
@@ -63,18 +64,16 @@ class Admitting(Settling):
             "apply_admission_cap": applies,
             "prefill_end": 0,
         }
-        where = f"{self._manager.__name__}.{_ASK}"
-        return spelled(self._function, arguments(self._function, values, where, given=("self",)))
+        return self._given(values)
 
     def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
         """What holds of any request."""
         del known
         any_ = AnyAdmission(here, self._in_blocks)
-        spec = Record(type(self._parts.spec(limited(self._kind, 1, 2))))
         read = partial(self._called, any_.end, any_.computed, any_.local)
         return Statement(
             called,
-            {"function": any_.ask(self._function, self._manager, spec, read)},
+            {"function": any_.ask(self._function, self._manager, self._spec(), read)},
             (),
             any_.conclusions,
             sizes=any_.sizes,

@@ -7,13 +7,12 @@ from hitproof.conformance.scope.configurations import Configuration
 from hitproof.proofs.unbounded.freeing import REQUEST, AnyFreeing
 from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.terms import Arithmetic
-from hitproof.proofs.unbounded.values import Record
 from hitproof.spec.groups import GroupKind
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
+from hitproof.vllm_integration.adapter.inspection import attribute
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.settling import (
     Departure,
-    Settling,
+    OfManager,
     Shown,
     Trial,
     called,
@@ -24,13 +23,13 @@ _REMOVE, _SKIPPED = "remove_skipped_blocks", "get_num_skipped_tokens"
 _IN_RANGE = "_remove_blocks_in_range"
 
 
-class Freeing(Settling):
+class Freeing(OfManager):
     """Which blocks of a running request the manager of a kind frees."""
 
+    method = _REMOVE
+
     def __init__(self, subject: VllmSubject, kind: GroupKind) -> None:
-        self._parts, self._kind = subject.parts, kind
-        self._manager = self._parts.manager_class(kind)
-        self._function = attribute(self._manager, _REMOVE)
+        super().__init__(subject, kind)
         # Others stop at the first block that is missing; of Mamba, states between may be.
         self._gaps = kind is GroupKind.MAMBA
         self._frees_all = not self._gaps or _IN_RANGE in vars(self._manager)
@@ -39,7 +38,7 @@ class Freeing(Settling):
         """What holds of any request."""
         del known
         any_, parts = AnyFreeing(here, self._kind, self._frees_all), self._parts
-        spec = Record(type(parts.spec(limited(self._kind, 1, 2))))
+        spec = self._spec()
         pool = parts.pools.BlockPool
         given = self._called(REQUEST, any_.computed)
         skipped = attribute(self._manager, _SKIPPED)
@@ -57,9 +56,7 @@ class Freeing(Settling):
     def _called(self, request_id: str, computed: Any) -> dict[str, Any]:
         """The arguments of a call."""
         names = "processed_computed_tokens", "total_computed_tokens", "num_computed_tokens"
-        values = {"request_id": request_id, **dict.fromkeys(names, computed)}
-        where = f"{self._manager.__name__}.{_REMOVE}"
-        return spelled(self._function, arguments(self._function, values, where, given=("self",)))
+        return self._given({"request_id": request_id, **dict.fromkeys(names, computed)})
 
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Blocks that a real manager wrongly frees or keeps, step after step."""

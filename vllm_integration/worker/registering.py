@@ -11,19 +11,17 @@ from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.registering import AnyRegistration
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
-from hitproof.proofs.unbounded.values import Contract, Record
+from hitproof.proofs.unbounded.values import Contract
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.adapter.inspection import (
-    arguments,
     attribute,
     parameters_of,
-    spelled,
 )
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.settling import (
     MASK_PARAMETERS,
     Departure,
-    Settling,
+    OfManager,
     Shown,
     Trial,
     called,
@@ -33,15 +31,14 @@ from hitproof.vllm_integration.worker.settling import (
 _CACHE, _PARTIAL = "cache_blocks", "_cache_partial_tail_block"
 
 
-class Registering(Settling):
+class Registering(OfManager):
     """Which blocks of a request the manager of a kind registers."""
 
+    method = _CACHE
+
     def __init__(self, subject: VllmSubject, kind: GroupKind) -> None:
-        self._parts = parts = subject.parts
-        self._kind = kind
-        self._manager = parts.manager_class(kind)
-        self._function = attribute(self._manager, _CACHE)
-        mask = parts.find_mask(self._manager)
+        super().__init__(subject, kind)
+        mask = self._parts.find_mask(self._manager)
         if mask is None:
             raise Predates(f"{self._manager.__name__} has no mask")
         self._mask: FunctionType = getattr(mask, "__func__", mask)
@@ -54,8 +51,7 @@ class Registering(Settling):
         """What holds of any request."""
         del known
         any_, parts = AnyRegistration(here, self._tells_replay), self._parts
-        spec = type(parts.spec(limited(self._kind, 1, 2)))
-        of_spec = Record(spec, {"prefix_cacheable": True, "block_size": any_.block_size})
+        of_spec = self._spec(prefix_cacheable=True, block_size=any_.block_size)
         values = {
             "request": any_.request(parts.requests.Request),
             "num_tokens": any_.num_tokens,
@@ -63,7 +59,7 @@ class Registering(Settling):
             "retention_interval": any_.interval,
             "replay_boundaries": (any_.replay,),
         }
-        keywords = self._called(values)
+        keywords = self._given(values)
         pool = parts.pools.BlockPool
         register = any_.register(self._function, keywords, self._manager, pool, of_spec)
         contracts = {self._mask: any_.mask(of_spec, self._read)}
@@ -87,12 +83,6 @@ class Registering(Settling):
         if unknown := [name for name, _ in others if name not in MASK_PARAMETERS]:
             raise Unsupported(f"a mask with {', '.join(unknown)}")
         return {MASK_PARAMETERS[name]: value for name, value in others}
-
-    def _called(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a call."""
-        where = f"{self._manager.__name__}.{_CACHE}"
-        keywords = arguments(self._function, dict(values), where, given=("self",))
-        return spelled(self._function, keywords)
 
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Blocks that a real manager registers other than its mask says, chunk after chunk."""
@@ -131,7 +121,7 @@ class Registering(Settling):
                 values = {"request": request, "num_tokens": end, **of_call}
                 told = f"{group}, alignment {alignment}, {end} tokens"
                 try:
-                    getattr(manager, _CACHE)(**self._called(values))
+                    getattr(manager, _CACHE)(**self._given(values))
                 except Exception as error:
                     yield Shown(f"{told}: raises {error!r}")
                     break

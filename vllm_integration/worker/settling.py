@@ -3,21 +3,24 @@
 import ast
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, combinations
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.subject.failures import InternalError
 from hitproof.proofs.unbounded.proving import Proof, Statement, Verdict, prove
 from hitproof.proofs.unbounded.source import literals
 from hitproof.proofs.unbounded.terms import Arithmetic
+from hitproof.proofs.unbounded.values import Record
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.terms import Blocks, Formula, choose, not_
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
+from hitproof.vllm_integration.adapter.subject import VllmSubject
 
 AGREEING = 150
 """On how many values a function runs beside its proof."""
@@ -264,6 +267,27 @@ class Settling(ABC):
             return Outcome(Status.REFUTED, detail, known, shown.evidence, proof)
         detail = f"{proof.detail}; no values were found that show it"
         return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
+
+
+class OfManager(Settling):
+    """A statement about one method of the manager of a kind."""
+
+    method: ClassVar[str]
+    """The name of the method."""
+
+    def __init__(self, subject: VllmSubject, kind: GroupKind) -> None:
+        self._parts, self._kind = subject.parts, kind
+        self._manager = self._parts.manager_class(kind)
+        self._function = attribute(self._manager, self.method)
+
+    def _given(self, values: Mapping[str, Any], given: Sequence[str] = ("self",)) -> dict[str, Any]:
+        """The arguments of a call, by its own names, without those that are ``given`` already."""
+        where = f"{self._manager.__name__}.{self.method}"
+        return spelled(self._function, arguments(self._function, dict(values), where, given=given))
+
+    def _spec(self, **fields: Any) -> Record:
+        """A ``KVCacheSpec`` of the kind that has these fields."""
+        return Record(type(self._parts.spec(limited(self._kind, 1, 2))), fields)
 
 
 def limited(kind: GroupKind, block_size: int, limit: int, eagle: bool = False) -> Group:

@@ -39,6 +39,7 @@ from hitproof.vllm_integration.worker.registering import Registering
 from hitproof.vllm_integration.worker.settling import (
     MASK_PARAMETERS,
     Departure,
+    OfManager,
     Outcome,
     Settling,
     Shown,
@@ -316,13 +317,10 @@ class _Hashes(Settling):
                 yield Shown(f"{told}: {found[0]} are seen, that of block {place} is {found[1]!r}")
 
 
-class _Skipping(Settling):
-    """``get_num_skipped_tokens`` of a kind."""
+class _Skipping(OfManager):
+    """How many tokens a kind takes for skipped."""
 
-    def __init__(self, subject: VllmSubject, kind: GroupKind) -> None:
-        self._parts = subject.parts
-        self._kind = kind
-        self._manager = self._parts.manager_class(kind)
+    method = "get_num_skipped_tokens"
 
     def statement(self, here: Arithmetic, known: tuple[Departure, ...]) -> Statement:
         """What holds of any request."""
@@ -330,11 +328,8 @@ class _Skipping(Settling):
         any_ = AnySkipping(here, self._kind)
         fields = {"sliding_window": any_.limit, "attention_chunk_size": any_.limit}
         own = Record(self._manager, fields | {"extra_retained_tokens": any_.extra})
-        function = attribute(self._manager, "get_num_skipped_tokens")
-        values = {"self": own, "num_computed_tokens": any_.computed}
-        where = f"{self._manager.__name__}.get_num_skipped_tokens"
-        keywords = spelled(function, arguments(function, values, where))
-        return Statement(function, keywords, (), any_.conclusions, sizes=any_.sizes)
+        keywords = self._given({"self": own, "num_computed_tokens": any_.computed}, given=())
+        return Statement(self._function, keywords, (), any_.conclusions, sizes=any_.sizes)
 
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Numbers of computed tokens for which too many or too few are skipped."""
