@@ -81,7 +81,7 @@ class Workers:
 
 
 class OneWorker(Workers):
-    """One rank that has a layer of each group of a configuration, and memory for its blocks."""
+    """One rank with a layer of each group of a configuration, and memory for blocks."""
 
     def __init__(self, config: Any, offloaded: int | None) -> None:
         specs = {

@@ -50,7 +50,12 @@ class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  
         more = min(self.tokens.get(name, 0), most) - num_computed_tokens
         return max(more, 0), more > 0 and not at_once
 
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+    def update_state_after_alloc(
+        self,
+        request: Any,
+        blocks: Any,
+        num_external_tokens: int,
+    ) -> None:
         """The load begins."""
         name = request.request_id
         if num_external_tokens:

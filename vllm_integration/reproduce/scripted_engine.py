@@ -42,7 +42,11 @@ class Engine:
     """Steps a scheduler like EngineCore."""
 
     def __init__(
-        self, scheduler: Any, arrivals: dict[str, Arrival], batches: int = 1, drafts: int = 0
+        self,
+        scheduler: Any,
+        arrivals: dict[str, Arrival],
+        batches: int = 1,
+        drafts: int = 0,
     ) -> None:
         self.scheduler = scheduler
         self.arrivals = arrivals
@@ -256,7 +260,7 @@ class CountingEngine(Engine):
 
 
 class SparingEngine(Engine):
-    """Asserts that no image is encoded whose output is there, or has been read in part."""
+    """Asserts that no image is encoded that is there, or has been read in part."""
 
     def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Free as a model runner does, then encode."""
@@ -271,8 +275,9 @@ class SparingEngine(Engine):
                 assert (called, starts[called], identifier) not in begun
                 kept.add(identifier)
         for name, _, end in chunks:
-            parts = [each for each, first, last in self.images(name) if first < end < last]
-            begun.update((name, end, identifier) for identifier in parts)
+            for identifier, first, last in self.images(name):
+                if first < end < last:
+                    begun.add((name, end, identifier))
 
 
 class WholeEngine(Engine):

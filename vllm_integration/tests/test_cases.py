@@ -1,7 +1,6 @@
 """Test cases of findings: their text, and how they end on targets that have the fault or not."""
 
 import json
-import re
 import subprocess
 import sys
 from contextlib import closing
@@ -146,7 +145,33 @@ NOT_PLAYED = {
     f"the fault does not show in what the scheduler's methods return{REPLAYED}",
 }
 
-NOT_WRITTEN = {refusal("demonstration-hash-lookahead")}
+NOT_WRITTEN = {
+    refusal("demonstration-hash-lookahead"),
+    "it is of a tier behind a KV connector, and no history of a manager has one",
+    *(
+        f"a test {lacks}{REPLAYED}"
+        for lacks in (
+            "does not follow the pages that a host's pool backs",
+            "does not follow what a connector keeps in host memory",
+            "does not tell what a failed load has spoilt",
+            "has groups of one precision",
+            "has no grammars beside hashes, counts of drafts and transfers",
+            "has no hashes or whole images beside streaming sessions",
+            "has no layers that draft beside a connector",
+            "has no pipeline",
+            "has no resets of their own, and no encoder cache connector",
+        )
+    ),
+}
+
+UNWRITTEN = {
+    "A request of one token that a KV connector loads is looked up a second time",
+    "An event says that a block is removed while a copy of it is cached",
+    "Stored events do not say what comes before blocks that were left out",
+    "The event of a block in part begins at its last hash unit",
+    "The next input of a streaming session writes its Mamba state into the null block",
+}
+"""Faults that have no test, for the reasons above."""
 
 WRITTEN_BESIDE = {"The state of a hit inside a block is registered as the state of the block's end"}
 """Faults whose history in the ledger is of a manager, which no public method shows; a test below
@@ -159,7 +184,7 @@ def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) 
     """No false alarm: each known divergence shows on the whole manager, and its test proves it.
 
     What only the content of pages shows, or an entry inside a block, no public method returns.
-    Hashes that look ahead are in `NOT_WRITTEN`.
+    What has no test is in `NOT_WRITTEN`.
     """
     result = hitproof(
         *("check", "--quick", "--verbose", "--format", "json", "--pytest", tmp_path, "0.33.0")
@@ -167,8 +192,6 @@ def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) 
     report = json.loads(result.stdout)
     every: list[dict[str, Any]] = report["findings"] + report["known_divergences"]
     every = [each for each in every if each["detail"] not in NOT_WRITTEN]
-    # What a test has not, such as what a connector keeps, is said.
-    every = [e for e in every if not re.fullmatch(f"a test .*{REPLAYED}", e["detail"] or "")]
     found = [each for each in every if each["reproduced"] is not None]
     assert len(found) >= 30
     for other in (each for each in every if each not in found):
@@ -176,7 +199,7 @@ def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) 
         assert other["detail"] in NOT_PLAYED
     assert {(f["reproduced"], f["outcome"]) for f in found} == {(True, "fails as it should")}
     causes = {each["cause"] for each in every}
-    assert causes - {each["cause"] for each in found} == WRITTEN_BESIDE
+    assert causes - {each["cause"] for each in found} == WRITTEN_BESIDE | UNWRITTEN
     crashes = [f for f in found if f["signature"]["divergence"] == "crash"]
     assert {f["error"] for f in crashes} > {"AssertionError", "IndexError", "ValueError"}
     refused = [f for f in found if f["signature"]["code"] == "layers-refused"]
