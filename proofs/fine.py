@@ -115,7 +115,7 @@ def _hit_has_its_entry(
 
 
 def _vouched_for() -> Iterable[Obligation]:
-    """That a hit is served if and only if entries vouch for what it reads."""
+    """That a hit is served if and only if cache entries back what it reads."""
     for kind in fine.FINE_KINDS:
         which = "at or past its end in its block" if kind is FULL else "at its end"
         yield Obligation(

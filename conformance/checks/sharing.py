@@ -1,4 +1,4 @@
-"""The check of sharing: two block hashes are equal if and only if all that they vouch for is.
+"""The check of sharing: two block hashes are equal if and only if all that they cover is.
 
 The hashes of many small prompts, with and without cache salt and LoRA adapter, with images, and as
 embeddings in whole or in part, with tokens generated after them, are held against each other: for a

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from hitproof.conformance.findings.codes import Defect, worst_class
 from hitproof.conformance.findings.footprints import Footprint, Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.parts import Evidence, Part
@@ -32,6 +33,14 @@ class Violation:
     expected: Expected | None = None
     evidence: Evidence = ()
     damages: tuple[Part, ...] = ()
+
+    @classmethod
+    def of(
+        cls, kind: str, defect: Defect, spec: str, actual: str, expected: Expected | None = None
+    ) -> Self:
+        """What is wrong with a whole subject of a kind, such as a scheduler, of any groups."""
+        signature = Signature.booked(defect, worst_class(defect.code), kind, False)
+        return cls(signature, spec, actual, expected)
 
     @property
     def answer(self) -> tuple[str, ...]:

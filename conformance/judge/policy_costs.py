@@ -2,7 +2,7 @@
 
 Nothing is run but the spec. On a fixed set of layouts a request is served to an empty cache that
 registers exactly what is promised (`conformance.judge.promises`) and evicts nothing; then later
-requests are looked up, each of which hits what it is due (`conformance.judge.judged_lookups`).
+requests are looked up, and each hits all that it should (`conformance.judge.judged_lookups`).
 This is done under the target's policies, and again with the best value of one of them. A Mamba
 state is there at the end of each block, as if every chunk ended with one.
 

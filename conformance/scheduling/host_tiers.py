@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from hitproof.conformance.findings.codes import Defect, worst_class
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
@@ -42,9 +42,7 @@ _Ranges = Mapping[str, tuple[int, int]]
 
 def violation(code: Code, spec: str, actual: str) -> Violation:
     """What is wrong with the host's pool, or with the pages that it backs."""
-    defect = Defect(code)
-    signature = Signature.booked(defect, worst_class(code), HOST, False)
-    return Violation(signature, spec, actual)
+    return Violation.of(HOST, Defect(code), spec, actual)
 
 
 @dataclass

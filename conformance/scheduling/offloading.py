@@ -139,8 +139,9 @@ class Offloading(ConnectorTransfers):
             before = self._offered.setdefault(name, set())
             if len({*before, *keys}) < len(before) + len(keys):
                 defect = Defect.of(Code.TIER_BLOCK_OFFERED_AGAIN, tier=OFFLOADING)
-                yield Violation(
-                    Signature.booked(defect, Divergence.WASTE, CONNECTOR, False),
+                yield Violation.of(
+                    CONNECTOR,
+                    defect,
                     f"chunks of request {name} that were taken are not offered again",
                     "some of them are",
                 )
@@ -210,8 +211,9 @@ class Offloading(ConnectorTransfers):
                 due = max(due, due_hit(name, len(self._arrivals[name].prompt), here | {**stored}))
             if answer.local + answer.more < due:
                 defect = Defect.of(Code.TIER_HIT_TOO_SHORT, tier=OFFLOADING)
-                yield Violation(
-                    Signature.booked(defect, Divergence.LOST_HIT, CONNECTOR, False),
+                yield Violation.of(
+                    CONNECTOR,
+                    defect,
                     f"request {name} is served {due} tokens of what is stored or local",
                     f"it is served {answer.local + answer.more}",
                 )
@@ -253,8 +255,9 @@ class Offloading(ConnectorTransfers):
                     key = self._naming.name(name, (chunk + 1) * size)
                     if chunk >= first and any((g, key) not in stored for g in looked_up.group_ids):
                         defect = left_out(looked_up, chunk, last)
-                        yield Violation(
-                            Signature.booked(defect, Divergence.LOST_HIT, CONNECTOR, False),
+                        yield Violation.of(
+                            CONNECTOR,
+                            defect,
                             f"chunk {chunk} of request {name} is stored in host memory",
                             f"it is not, in groups {looked_up.group_ids}",
                         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hitproof.conformance.findings.codes import Defect, worst_class
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
@@ -43,8 +43,7 @@ def violation(
     defect: Defect, spec: str, actual: str, expected: Expected | None = None
 ) -> Violation:
     """Where a whole scheduler is wrong, whatever groups it has."""
-    signature = Signature.booked(defect, worst_class(defect.code), SCHEDULER, False)
-    return Violation(signature, spec, actual, expected)
+    return Violation.of(SCHEDULER, defect, spec, actual, expected)
 
 
 def exceeds(limit: str, spec: str, actual: str) -> Violation:

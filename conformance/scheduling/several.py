@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.followers import Cached
@@ -21,7 +20,6 @@ from hitproof.conformance.scheduling.transfers import (
     Touched,
 )
 from hitproof.conformance.subject.schedulers import HostResult, Plan
-from hitproof.spec.claims import Divergence
 
 
 class Several(ConnectorTransfers):
@@ -101,13 +99,9 @@ class Several(ConnectorTransfers):
         assert plan.transfers is not None
         names = [name for each in plan.transfers.several for name in each.begun]
         for name in sorted({name for name in names if names.count(name) > 1}):
-            yield Violation(
-                Signature.booked(
-                    Defect.of(Code.TRANSFERRED_PAGE_USED, what="loads", how="twice"),
-                    Divergence.UNSOUND,
-                    CONNECTOR,
-                    False,
-                ),
+            yield Violation.of(
+                CONNECTOR,
+                Defect.of(Code.TRANSFERRED_PAGE_USED, what="loads", how="twice"),
                 f"one connector loads what request {name} waits for",
                 "several do",
             )
@@ -144,7 +138,7 @@ class Several(ConnectorTransfers):
         stored: Cached,
         due_hit: Callable[[str, int, Cached], int],
     ) -> Iterator[Violation]:
-        """See `ConnectorTransfers`. Each is asked, whoever loads."""
+        """See `ConnectorTransfers`. Each connector is asked, also those that load nothing."""
         for (each, of_it), its in zip(self._of(plan), self._split(stored), strict=True):
             yield from each.too_short(of_it, lengths, its, due_hit)
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Connector
@@ -24,7 +23,6 @@ from hitproof.conformance.judge.content_store import INVALID_LOAD
 from hitproof.conformance.judge.followers import Cached
 from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.subject.schedulers import HostResult, Loading, Plan
-from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 
 CONNECTOR = "connector"
@@ -296,8 +294,9 @@ class ConnectorTransfers:
 
 def _wrong(transfer: _Transfer, how: str, pages: frozenset[int], actual: str) -> Violation:
     defect = Defect.of(Code.TRANSFERRED_PAGE_USED, what=transfer.what, how=how)
-    return Violation(
-        Signature.booked(defect, Divergence.UNSOUND, CONNECTOR, False),
+    return Violation.of(
+        CONNECTOR,
+        defect,
         f"page {min(pages)}, which a connector {transfer.what} for request {transfer.request}, is "
         "left alone",
         actual,
@@ -305,9 +304,9 @@ def _wrong(transfer: _Transfer, how: str, pages: frozenset[int], actual: str) ->
 
 
 def _outdated(name: str) -> Violation:
-    defect = Defect.of(Code.CONNECTOR_RESET_WRONG, how="loads")
-    return Violation(
-        Signature.booked(defect, Divergence.UNSOUND, CONNECTOR, False),
+    return Violation.of(
+        CONNECTOR,
+        Defect.of(Code.CONNECTOR_RESET_WRONG, how="loads"),
         "after a reset nothing is loaded that the connector had before",
         f"that is loaded for request {name}",
     )

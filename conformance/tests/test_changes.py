@@ -116,14 +116,14 @@ class LessTier(ReferenceSubject):
         masks = super().tier_masks(layout)
         if self._finds:
             right = masks.stored
-            masks.stored = lambda *step: ([], *right(*step)[1:])  # type: ignore[method-assign]
+            masks.stored = lambda *step: ([], *right(*step)[1:])  # type: ignore[method-assign]  # the fault
         return masks
 
     def tier_plays(self, layout: Layout, num_tokens: int) -> TierPlays:
         plays = super().tier_plays(layout, num_tokens)
         if self._finds:
             right = plays.stored
-            plays.stored = lambda ends: (set(), *right(ends)[1:])  # type: ignore[method-assign]
+            plays.stored = lambda ends: (set(), *right(ends)[1:])  # type: ignore[method-assign]  # the fault
         return plays
 
 

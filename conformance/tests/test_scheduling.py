@@ -210,8 +210,10 @@ class Small:
             for what, number in zip(COUNTED[first:], (1, row.known, row.computed), strict=False):
                 self._counted[what] += number
         row.seen = True
-        if self.fault != "tells of no hit":
-            self._told.setdefault(name, row.computed + (self.fault == "tells of another hit"))
+        if self.fault != "reports no hit to users":
+            self._told.setdefault(
+                name, row.computed + (self.fault == "reports another hit to users")
+            )
         before = list(row.table)
         while len(row.table) * self._taken_for < row.computed + count:
             null = self.fault == "null" and row.computed
@@ -380,8 +382,8 @@ def test_what_is_right_has_no_finding() -> None:
         ("told again", "end-reported-wrong(how=again)"),
         ("not told", "end-reported-wrong(how=never)"),
         ("counts steps", "statistics-wrong"),
-        ("tells of another hit", "statistics-wrong(of=user)"),
-        ("tells of no hit", "statistics-wrong(of=user)"),
+        ("reports another hit to users", "statistics-wrong(of=user)"),
+        ("reports no hit to users", "statistics-wrong(of=user)"),
         ("counts all as waiting", "requests-counted-wrong"),
         ("passes over who runs", "requests-counted-wrong"),
         ("counts drafts", "drafts-counted-wrong"),

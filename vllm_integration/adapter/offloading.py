@@ -91,7 +91,7 @@ def _refuse(parts: Parts, layout: Layout, refusal: StartupRefused) -> None:
 
 
 def deployment_of(layout: Layout, max_num_tokens: int) -> Deployment:
-    """How an engine of the layout is deployed that serves requests of so many tokens."""
+    """A deployment of the layout for requests of up to ``max_num_tokens`` tokens."""
     drafts = layout.use_eagle
     modules = layout.prefill_lookahead if drafts else 1
     longest = max_num_tokens + 1
