@@ -27,8 +27,10 @@ _BEFORE, _COPIES, _AFTER = (
 )
 _COUNTED = "_scatter_num_accepted_kernel"
 _COPY = "_copy_mamba_state_block"
-_UNUSED = "state_base", "state_block", "state_elem", "state_inner", "state_conv", "state_group"
-_UNUSED_TOO = "state_dim", "block_table_", "num_scheduled", "num_draft"
+_UNUSED = (
+    *("state_base", "state_block", "state_elem", "state_inner", "state_conv", "state_group"),
+    *("state_dim", "block_table_", "num_scheduled", "num_draft"),
+)
 """What parameters begin with that only copies need, or that is known otherwise."""
 _MOST = 256
 """Requests that a model runner has at once, at most."""
@@ -90,7 +92,7 @@ def _parameters(kernel: Any) -> set[str]:
     """What a kernel has to be given."""
     found = inspect.signature(_function(kernel)).parameters.values()
     required = {each.name for each in found if each.default is inspect.Parameter.empty}
-    return {name for name in required if not name.startswith((*_UNUSED, *_UNUSED_TOO))}
+    return {name for name in required if not name.startswith(_UNUSED)}
 
 
 _SIZES = {"COPY_BLOCK_SIZE": 1, "CONV_STATE_DIM_FIRST": False}
@@ -228,7 +230,7 @@ class RunningStates:
         function = _function(self._kernels[name])
         names = inspect.signature(function).parameters
         values = {n: _Pointer(v) if isinstance(v, np.ndarray) else v for n, v in given.items()}
-        values |= {n: None for n in names if n.startswith((*_UNUSED, *_UNUSED_TOO))} | {
+        values |= {n: None for n in names if n.startswith(_UNUSED)} | {
             n: True for n in names if n == "HAS_IDX_MAPPING"
         }
         with patch.dict(function.__globals__, {"tl": _Language(program), _COPY: copy}):
