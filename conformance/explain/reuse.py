@@ -50,6 +50,14 @@ class Part(StrEnum):
     """The producer did not register it."""
     LOOKUP = "lookup"
     """The lookup did not find what was cached."""
+    TIER_UNIT = "tier's unit"
+    """What the tier serves ends on multiples of larger chunks."""
+    TIER_ROOM = "tier's room"
+    """The tier had too little room to keep what it was given."""
+    TIER_STORE = "tier's store"
+    """The tier did not store it."""
+    TIER_LOOKUP = "tier's lookup"
+    """The tier did not serve what it has."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from hitproof.vllm_integration.adapter.transfers import LOOKUP, RunningConnector
 
 CONNECTOR = "OffloadingConnector"
 _CHUNK_NAMES = ("blocks_per_chunk", "block_size_factor")
+_ROOM = ("_num_chunks", "_num_blocks")
 _MANAGER = "vllm.v1.kv_offload.cpu.manager"
 
 
@@ -106,12 +107,16 @@ def reported(jobs: Sequence[int], loaded: Sequence[str]) -> Any:
 
 
 class RunningChunks(RunningConnector):
-    """The offloading connector beside one scheduler, over the target's own pool of host memory."""
+    """The offloading connector beside one scheduler, over the target's own pool of host memory.
+
+    Attributes:
+        chunk: blocks of a chunk.
+    """
 
     def __init__(self, scheduler: Any) -> None:
         super().__init__(scheduler)
         self._half = attribute(self._connector, "connector_scheduler")
-        self._chunk = chunk_of(self._half)
+        self.chunk = chunk_of(self._half)
         self._answers: dict[str, HostAnswer] = {}
         real = attribute(self._connector, LOOKUP)
 
@@ -135,10 +140,25 @@ class RunningChunks(RunningConnector):
         flushed = frozenset(told.jobs_to_flush or ())
         offered: dict[str, list[tuple[int, Any]]] = {}
         manager = attribute(self._half, "manager")
-        for name, key in manager.offered:
+        noted = getattr(manager, "offered", [])
+        for name, key in noted:
             offered.setdefault(name, []).append(self._named(key))
-        manager.offered.clear()
+        noted.clear()
         return Transfers({}, {}, tuple(copies), flushed=flushed, answers=answers, offered=offered)
+
+    @property
+    def room(self) -> int:
+        """The chunks that host memory has room for."""
+        manager = attribute(self._half, "manager")
+        return int(next(value for n in _ROOM if (value := getattr(manager, n, None)) is not None))
+
+    def has_key(self, group: int, key: bytes) -> bool:
+        """Whether a chunk whose last block has that hash can be loaded."""
+        from vllm.v1.kv_offload import base
+
+        policy = attribute(attribute(self._half, "manager"), "_policy")
+        found = policy.get(attribute(base, "make_offload_key")(key, group))
+        return found is not None and bool(found.is_ready)
 
     @staticmethod
     def _named(key: Any) -> tuple[int, bytes]:
@@ -153,8 +173,8 @@ class RunningChunks(RunningConnector):
         device, host = (target, source) if loads else (source, target)
         chunks = [*map(int, host.block_ids)]
         copied = [
-            (block, 1 + chunks[at] * self._chunk + slot)
-            for at, slot, block in slots(self._chunk, device)
+            (block, 1 + chunks[at] * self.chunk + slot)
+            for at, slot, block in slots(self.chunk, device)
         ]
         blocks, places = zip(*copied, strict=True)
         return HostCopy(number, blocks, places, (job.req_id,) if loads else None)
@@ -165,8 +185,8 @@ class RunningChunks(RunningConnector):
 
     def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
         """See `RunningConnector`. The key of a chunk is that of its last block."""
-        last = self._chunk - 1
+        last = self.chunk - 1
         return {
-            self._named(key): (1 + place * self._chunk + last,)
+            self._named(key): (1 + place * self.chunk + last,)
             for key, place in attribute(self._half, "manager").stored().items()
         }

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from hitproof.conformance.explain.derivation import Layer
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.adapter import engine_tiers
 from hitproof.vllm_integration.adapter.device import leave_out_unused, set_up_device
 from hitproof.vllm_integration.adapter.executor import Worker, executor_class
 from hitproof.vllm_integration.adapter.groups import NAMES
@@ -65,13 +66,15 @@ class Served:
     Attributes:
         tokens: its prompt.
         output: the tokens that it sampled.
-        hit: tokens of the prompt that it found cached.
+        hit: tokens of the prompt that it found cached, here or in the tier.
+        loaded: those of them that the tier was asked for.
         steps: the first and one past the last token that each step computed.
     """
 
     tokens: tuple[int, ...]
     output: tuple[int, ...]
     hit: int
+    loaded: int
     steps: tuple[tuple[int, int], ...]
 
 
@@ -84,6 +87,7 @@ class Engine:
     Attributes:
         config: its ``VllmConfig``, with all that start-up resolved.
         text_only: whether only the language model of a multimodal one is set up.
+        tier: what its KV connector keeps; None without one.
     """
 
     def __init__(self, model: str, argv: Sequence[str]) -> None:
@@ -92,7 +96,8 @@ class Engine:
         set_up_once()
         try:
             self.config, self.text_only = _configured(model, argv)
-            self._core = EngineCore(self.config, executor_class(), False)
+            with engine_tiers.starting(self.config):
+                self._core = EngineCore(self.config, executor_class(), False)
         except (Refused, OutOfReach, DraftModel):
             raise
         except Exception as error:
@@ -102,6 +107,7 @@ class Engine:
         self._pool = self._scheduler.kv_cache_manager.block_pool
         self._names = itertools.count()
         self._requests: dict[tuple[int, ...], Any] = {}
+        self.tier = self.worker.tier = engine_tiers.tier_of(self.config, self._scheduler)
 
     @property
     def worker(self) -> Worker:
@@ -240,9 +246,36 @@ class Engine:
         self._core.add_request(request, wave)
         self._run()
         steps = tuple(self.worker.progress[name].steps)
-        served = Served(tuple(tokens), tuple(request.output_token_ids), steps[0][0], steps)
+        self._settle()
+        hit = steps[0][0]
+        loaded = 0 if self.tier is None else min(hit, self.tier.loaded.get(name, 0))
+        served = Served(tuple(tokens), tuple(request.output_token_ids), hit, loaded, steps)
         self._requests[served.tokens] = request
         return served
+
+    def _settle(self) -> None:
+        """Let the tier store what it has not stored: the steps of other requests would."""
+        for _ in range(_MOST_EMPTY if self.tier is not None else 0):
+            output = self._scheduler.schedule()
+            result = self._core.model_executor.execute_model(output)
+            self._scheduler.update_from_output(output, result)
+            if not self.worker.copies:
+                return
+
+    def in_tier(self, served: Served) -> list[set[int]]:
+        """Which chunks of a request's tokens the tier has, group by group.
+
+        Where it keeps blocks one by one, which blocks.
+        """
+        assert self.tier is not None
+        hashes = list(self._requests[served.tokens].block_hashes)
+        found = []
+        for number, (group, _, _) in enumerate(self.groups()):
+            size = group.block_size * max(1, self.tier.chunk)
+            # A chunk is known by the hash of its last tokens, which is of all before them.
+            keys = hashes[size // self.hash_block_size - 1 :: size // self.hash_block_size]
+            found.append(self.tier.stored(number, keys) if group.prefix_cacheable else set())
+        return found
 
     def reset(self) -> None:
         """Empty the cache, so that what is served from now on finds nothing of before."""
@@ -343,7 +376,8 @@ def _engine_arguments(model: str, argv: Sequence[str]) -> Any:
     parser = EngineArgs.add_cli_args(FlexibleArgumentParser(prog="vllm", add_help=False))
 
     def refuse(message: str) -> NoReturn:
-        raise Refused(message)
+        argument, said, rest = message.partition(": ")
+        raise Refused(f"{argument}{said}{_first_that_says(rest)}")
 
     parser.error = refuse
     try:
@@ -360,6 +394,7 @@ def _configured(model: str, argv: Sequence[str]) -> tuple[Any, bool]:
     What prepares images takes files beside the config.json; the language model decides the cache.
     """
     asked = _engine_arguments(model, argv)
+    engine_tiers.prepare(asked)
     config = asked.create_engine_config()
     model_config = config.model_config
     if model_config.is_encoder_decoder:
@@ -379,11 +414,8 @@ def _configured(model: str, argv: Sequence[str]) -> tuple[Any, bool]:
     for architecture in model_config.architectures:
         if architecture in drafting:
             raise DraftModel(architecture)
-    if getattr(config, "kv_transfer_config", None) is not None:
-        raise OutOfReach(
-            "the transfers of KV connectors are not played; leave out --kv-transfer-config and "
-            "--kv-offloading-size"
-        )
+    if why := engine_tiers.why_not_played(config):
+        raise OutOfReach(why)
     return config, text_only
 
 
@@ -414,10 +446,7 @@ def _failure(error: Exception) -> Refused | OutOfReach:
 
 def _in_a_sentence(error: BaseException) -> str:
     """The first line of what went wrong that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if "validation error" not in line] or lines
-    text = said[0].removeprefix("Value error, ").partition(" [type=")[0] if said else ""
-    text = shorten(text, _MESSAGE, placeholder=" ...")
+    text = _first_that_says(str(error))
     sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, ImportError):
         sentence += "; --python names an interpreter that has it"
@@ -428,3 +457,11 @@ def _in_a_sentence(error: BaseException) -> str:
             "--python names another interpreter"
         )
     return sentence
+
+
+def _first_that_says(message: str) -> str:
+    """The first line of a message that says something."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    said = [line for line in lines if "validation error" not in line] or lines
+    text = said[0].removeprefix("Value error, ").partition(" [type=")[0] if said else ""
+    return shorten(text, _MESSAGE, placeholder=" ...")

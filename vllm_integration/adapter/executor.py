@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hitproof.vllm_integration.adapter.device import NoPrefill
+from hitproof.vllm_integration.adapter.engine_tiers import EngineTier, offloaded_blocks
 from hitproof.vllm_integration.adapter.stand_ins import StandIn
 
 _CHOICE, _KERNEL = "get_mla_prefill_backend", "flash_attn_varlen_func"
@@ -46,6 +47,8 @@ class Worker:
         available: bytes that were said to be available for the cache.
         progress: what is known of each request that was scheduled.
         handed_out: blocks that the scheduler handed out so far, those of all groups together.
+        tier: what copies blocks as the scheduler's KV connector says; None without one.
+        copies: whether the last step asked for copies.
     """
 
     def __init__(self, config: Any) -> None:
@@ -55,7 +58,14 @@ class Worker:
         self.available = 0
         self.progress: dict[str, Progress] = {}
         self.handed_out = 0
+        self.tier: EngineTier | None = None
+        self.copies = False
+        self.kv_cache_config: Any = None
         build_layers(config)
+
+    def get_simple_cpu_offload_num_cpu_blocks(self) -> int:
+        """Blocks of host memory, where such a connector is configured."""
+        return offloaded_blocks(self._config, self.kv_cache_config)
 
     def get_kv_cache_spec(self) -> dict[str, Any]:
         """The specs of the layers, as the target's model runner gathers them."""
@@ -110,6 +120,9 @@ class Worker:
             prompt_logprobs_dict={},
             pooler_output=[],
         )
+        if self.tier is not None:
+            self.copies = self.tier.step(output)
+            self._output.kv_connector_output = self.tier.report()
 
     def sample_tokens(self) -> Any:
         """What the last step sampled."""
@@ -160,8 +173,8 @@ def executor_class() -> type[Any]:
             asked = getattr(self.worker, method, None)
             return [None if asked is None else asked()]
 
-        def initialize_from_config(self, *_: Any, **__: Any) -> None:
-            pass
+        def initialize_from_config(self, kv_cache_configs: Any) -> None:
+            self.worker.kv_cache_config = kv_cache_configs[0]
 
         def compile_or_warm_up_model(self, *_: Any, **__: Any) -> None:
             pass

@@ -46,9 +46,7 @@ def connect_store(vllm_config: Any, connector: Connector) -> None:
     """Put the connector into a configuration."""
     from vllm import config
 
-    # Up to 0.27 what serves over HTTP is imported with the worker, and not used.
-    with _modules({"uvicorn": ModuleType("uvicorn")}):
-        import_module(f"{_STORE}.worker")
+    importable()
     vllm_config.kv_transfer_config = call(
         attribute(config, "KVTransferConfig"),
         {
@@ -58,6 +56,12 @@ def connect_store(vllm_config: Any, connector: Connector) -> None:
         },
         "KVTransferConfig",
     )
+
+
+def importable() -> None:
+    """Import the worker: up to 0.27 with what serves over HTTP, which is not used."""
+    with _modules({"uvicorn": ModuleType("uvicorn")}):
+        import_module(f"{_STORE}.worker")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ _FINE = 16
 _COARSE = 64
 _LARGE = 16_384
 _SPECULATION = "--speculative-config"
+_CONNECTORS = ("--kv-offloading-size", "--kv-offloading-backend", "--kv-transfer-config")
 _LEFT_OUT = ("--quantization", "-q", "--data-parallel-size", "-dp")
 """Arguments that decide nothing about the cache of one replica, and take kernels or processes."""
 
@@ -135,7 +136,8 @@ class Change:
 
 def _changed(pair: tuple[dict[str, Any], int]) -> dict[str, Any]:
     row, hit = pair
-    return {"prompt": row["prompt"], "reuse": row["reuse"], "hit": row["hit"], "then": hit}
+    emptied = {"emptied": row["emptied"]} if "emptied" in row else {}
+    return {**{name: row[name] for name in ("prompt", "reuse", "hit")}, "then": hit, **emptied}
 
 
 @dataclass(frozen=True)
@@ -339,8 +341,14 @@ def _alternatives(wanted: Wanted, answer: dict[str, Any]) -> Iterator[tuple[list
         more.append(["--num-gpu-blocks-override", str(4 * deployment["num_blocks"])])
     for each in more:
         yield each, [*given, *each]
-    if deployment["use_eagle"] and (Part.LOOKUP in parts or _misses(answer)):
+    tier = deployment["tier"] is not None
+    if deployment["use_eagle"] and (tier or Part.LOOKUP in parts or _misses(answer)):
         yield [f"without {_SPECULATION}"], _without(given, _SPECULATION)
+    if tier:
+        alone = given
+        for option in _CONNECTORS:
+            alone = _without(alone, option)
+        yield ["without the KV connector"], alone
 
 
 def _misses(answer: dict[str, Any]) -> bool:
@@ -359,13 +367,17 @@ def _without(arguments: Sequence[str], option: str) -> list[str]:
     return kept
 
 
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["prompt"], row["reuse"], row.get("emptied")
+
+
 def _change(what: str, rows: Sequence[dict[str, Any]], answer: dict[str, Any]) -> Change:
     if answer["refused"]:
         return Change(
             what.strip("'"), refused=_ENDS[answer["end"]].change.format(why=answer["refused"])
         )
-    then = {(row["prompt"], row["reuse"]): row["hit"] for row in answer["rows"]}
-    pairs = [(row, then.get((row["prompt"], row["reuse"]), row["hit"])) for row in rows]
+    then = {_key(row): row["hit"] for row in answer["rows"]}
+    pairs = [(row, then.get(_key(row), row["hit"])) for row in rows]
     return Change(
         what.strip("'"),
         tuple((row, hit) for row, hit in pairs if hit > row["hit"]),

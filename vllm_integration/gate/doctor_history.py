@@ -21,9 +21,13 @@ def history_of(
 ) -> SchedulerHistory | None:
     """The requests that lead to a row, each after the one before; None where none can say it.
 
+    None says what doctor does with a tier.
+
     ``told`` is the deployment as a worker describes it.
     """
     if told["mamba_cache_mode"] not in (None, "align") or not told["prefix_caching"]:
+        return None
+    if told["tier"] is not None:
         return None
     output = tuple(range(_ANSWER, _ANSWER + answer))
     try:

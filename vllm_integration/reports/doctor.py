@@ -1,6 +1,6 @@
 """A diagnosis, as people and as programs read it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Console
@@ -64,6 +64,7 @@ def facts(found: Diagnosis) -> list[str]:
             if ahead
             else "draft layers: a hit drops a lookahead block"
         )
+    lines += _of_tier(told["tier"]) if told["tier"] else ()
     if told["left_out"]:
         lines.append(
             f"{' and '.join(told['left_out'])} is not installed and was left out; no layer of a "
@@ -82,6 +83,28 @@ def facts(found: Diagnosis) -> list[str]:
             f"{wanted.model.greatest_length}; --max-model-len sets it"
         )
     return lines
+
+
+def _of_tier(tier: dict[str, Any]) -> Iterator[str]:
+    """What a tier is, and what it never serves."""
+    chunk, room = tier["blocks_per_chunk"], tier["room"]
+    fits = in_blocks(max(0, room or 0))
+    if chunk > 1:
+        fits = f"{count(max(0, room or 0), 'chunk')} of {in_blocks(chunk)}"
+    has = "" if room is None else f" with room for {fits},"
+    ahead = tier["lookahead"]
+    yield (
+        f"a tier, {tier['name']},{has} whose hits end on multiples of "
+        f"{in_tokens(tier['alignment'])}"
+        + (f" and take {in_tokens(ahead)} more that are stored" if ahead else "")
+    )
+    if room is not None and room < 1:
+        yield "nothing fits into the tier, so it serves nothing; name a larger size"
+    if tier["stores_sampled"] is False:
+        yield "the tier never serves sampled tokens: it stores prompts alone"
+    if tier["never_stored"]:
+        groups = ", ".join(map(str, tier["never_stored"]))
+        yield f"the tier stores nothing of groups {groups}"
 
 
 def wrong(found: Diagnosis) -> list[str]:
@@ -111,7 +134,7 @@ def causes(found: Diagnosis) -> list[str]:
     rows: dict[tuple[str, str, str | None, int | None], list[dict[str, Any]]] = {}
     for row in found.short:
         cause = row["shortfall"]
-        key = row["reuse"], cause["part"], cause["code"], cause["group"]
+        key = _request(row), cause["part"], cause["code"], cause["group"]
         rows.setdefault(key, []).append(row)
     lines, known = [], faults_of(found)
     for (reuse, part, code, _), same in rows.items():
@@ -133,17 +156,53 @@ def change_in_words(change: Change) -> str:
     if not (change.better or change.worse):
         return f"{change.what}: the same hits"
     pairs = (*change.better, *change.worse)
-    told = (f"{row['reuse']} of {row['prompt']}: {row['hit']} -> {hit}" for row, hit in pairs)
+    told = (f"{_request(row)} of {row['prompt']}: {row['hit']} -> {hit}" for row, hit in pairs)
     return f"{change.what}: {'; '.join(told)}"
 
 
+def _request(row: dict[str, Any]) -> str:
+    return f"{row['reuse']}{' from the tier' if row.get('emptied') else ''}"
+
+
 def shortest_in_words(found: Diagnosis) -> str:
-    """From which length on prompts hit anything."""
-    at_best = found.shortest_at_best
-    if found.shortest is None:
+    """From which length on prompts hit anything, and what a tier serves."""
+    told, tier = _shortest(found.shortest, found.shortest_at_best), found.deployment["tier"]
+    if tier is None:
+        return told
+    alone = _shortest(tier["shortest"], tier["shortest_at_best"])
+    both: dict[tuple[Any, ...], dict[bool, int]] = {}
+    for row in found.rows:
+        both.setdefault((row["prompt"], row["reuse"]), {})[row["emptied"]] = row["hit"]
+    pairs = [each for each in both.values() if len(each) > 1]
+    served, here = (sum(each[emptied] for each in pairs) for emptied in (True, False))
+    return f"{told}; with the pool emptied, {alone}: {served} of {in_tokens(here)} in all"
+
+
+def _shortest(found: int | None, at_best: int) -> str:
+    if found is None:
         return f"no repeated prompt hits anything; at best one of {at_best} tokens could"
-    begin = f"hits begin with a prompt of {in_tokens(found.shortest)}"
-    return begin if found.shortest == at_best else f"{begin} ({at_best} possible)"
+    begin = f"hits begin with a prompt of {in_tokens(found)}"
+    return begin if found <= at_best else f"{begin} ({at_best} possible)"
+
+
+COLUMNS = ("prompt", "request", "tokens", "hit", "at best")
+"""The columns of requests, without the bar."""
+
+
+def requests_in_tables(found: Diagnosis) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The requests: as they are served, and with a tier as it alone serves them, each titled."""
+    rows = [row for row in found.rows if not row.get("emptied")]
+    if found.deployment["tier"] is None:
+        return [("", rows)]
+    alone = [row for row in found.rows if row["emptied"]]
+    return [("from the pool and the tier:", rows), ("from the tier, the pool emptied:", alone)]
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A request in `COLUMNS`; of what it hits, what the tier was asked for."""
+    tier = row.get("of_tier") or 0
+    hit = f"{row['hit']} (tier {tier})" if tier and not row["emptied"] else str(row["hit"])
+    return str(row["prompt"]), row["reuse"], str(row["tokens"]), hit, str(row["best"])
 
 
 def bar(row: dict[str, Any], width: int = _WIDTH) -> str:
@@ -168,17 +227,12 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
     console.print(groups)
     _lines(facts(found), console)
     _lines(wrong(found), console)
-    requests = Table("prompt", "request", "tokens", "hit", "at best", _legend())
-    for row in found.rows:
-        requests.add_row(
-            str(row["prompt"]),
-            row["reuse"],
-            str(row["tokens"]),
-            str(row["hit"]),
-            str(row["best"]),
-            bar(row),
-        )
-    console.print(requests)
+    for title, rows in requests_in_tables(found):
+        _lines([title] if title else [], console)
+        requests = Table(*COLUMNS, _legend())
+        for row in rows:
+            requests.add_row(*cells(row), bar(row))
+        console.print(requests)
     _lines([shortest_in_words(found)], console)
     for title, lines in (
         ("why hits are lost:", causes(found)),

@@ -29,7 +29,14 @@ from hitproof.vllm_integration.gate.doctor import (
     with_paths,
 )
 from hitproof.vllm_integration.gate.doctor_history import history_of, write_histories
-from hitproof.vllm_integration.reports.doctor import bar, diagnosis_json
+from hitproof.vllm_integration.reports.doctor import (
+    bar,
+    causes,
+    cells,
+    diagnosis_json,
+    facts,
+    shortest_in_words,
+)
 from hitproof.vllm_integration.reports.html.doctor import doctor_page
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -338,7 +345,7 @@ def a_diagnosis() -> Diagnosis:
         "hash_block_size": 16, "num_blocks": 9, "use_eagle": False, "hash_lookahead": 0,
         "retention": None, "prefix_caching": True, "mamba_cache_mode": None, "max_model_len": 64,
         "max_num_batched_tokens": 64, "async_scheduling": True, "speculative_method": None,
-        "num_speculative_tokens": 0,
+        "num_speculative_tokens": 0, "tier": None,
     }  # fmt: skip
     shortfall = {"part": "mask", "code": None, "group": 0, "sentence": "it <i>lacks</i> one"}
     row = {
@@ -355,6 +362,40 @@ def test_the_page_escapes_what_the_target_says() -> None:
     assert "&lt;b&gt;Spec" in page
     assert "<i>lacks" not in page
     assert 'aria-label="16 of 32 tokens"' in page
+
+
+TIER = {
+    "name": "ItsConnector", "room": 3, "alignment": 64, "blocks_per_chunk": 4, "lookahead": 64,
+    "stores_sampled": False, "never_stored": [1], "shortest": 129, "shortest_at_best": 128,
+}  # fmt: skip
+
+
+def test_a_tier_in_words() -> None:
+    plain = a_diagnosis()
+    row = plain.rows[0] | {"of_tier": 16, "emptied": False}
+    alone = row | {"hit": 0, "of_tier": 0, "emptied": True}
+    found = replace(plain, rows=[row, alone], deployment=plain.deployment | {"tier": TIER})
+    said = [line for line in facts(found) if "tier" in line]
+    assert said == [
+        "a tier, ItsConnector, with room for 3 chunks of 4 blocks, whose hits end on multiples of "
+        "64 tokens and take 64 tokens more that are stored",
+        "the tier never serves sampled tokens: it stores prompts alone",
+        "the tier stores nothing of groups 1",
+    ]
+    assert shortest_in_words(found).endswith(
+        "with the pool emptied, hits begin with a prompt of 129 tokens (128 possible): 0 of 16 "
+        "tokens in all"
+    )
+    assert [cells(each)[3] for each in found.rows] == ["16 (tier 16)", "0"]
+    assert [line.partition(":")[0] for line in causes(found)] == [
+        "resend of 40",
+        "resend from the tier of 40",
+    ]
+    page = doctor_page(found, "hitproof doctor llama-3-8b")
+    assert "From the tier, the pool emptied" in page
+    assert "16 (tier 16)" in page
+    empty = found.deployment | {"tier": TIER | {"room": 0}}
+    assert any("nothing fits" in line for line in facts(replace(found, deployment=empty)))
 
 
 def test_json_has_it_all() -> None:
@@ -374,7 +415,8 @@ def test_a_row_is_a_history(reuse: str, lengths: list[int], tmp_path: Path) -> N
     assert [len(each.prompt) for each in history.requests.values()] == lengths
     assert history.about.endswith("hits 16, at best 32")
     several_states = found.deployment | {"mamba_cache_mode": "all"}
-    assert history_of(several_states, row, 2, 2) is None
+    for unsaid in (several_states, found.deployment | {"tier": {}}):
+        assert history_of(unsaid, row, 2, 2) is None
 
 
 VISION = {
@@ -402,15 +444,70 @@ def multimodal() -> str:
     )
 
 
+def tier(name: str, **extra: Any) -> list[str]:
+    """The arguments of a KV connector."""
+    said = {"kv_connector": name, "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    return ["--kv-transfer-config", json.dumps(said)]
+
+
+IN_CHUNKS = tier("OffloadingConnector", cpu_bytes_to_use=1 << 33, blocks_per_chunk=4)
+SAMPLED = tier("OffloadingConnector", cpu_bytes_to_use=1 << 33, offload_prompt_only=False)
+TIERS: dict[str, tuple[str, list[str]]] = {
+    "chunks": ("llama-3-8b", IN_CHUNKS),
+    "chunks and drafts": ("llama-3-8b", [*IN_CHUNKS, *EAGLE]),
+    "sampled, too": ("llama-3-8b", SAMPLED),
+    "small": ("llama-3-8b", tier("OffloadingConnector", cpu_bytes_to_use=1 << 25)),
+    "windows": ("gpt-oss-20b", ["--kv-offloading-size", "8"]),
+    "states": ("qwen3-next-80b-a3b", ["--kv-offloading-size", "8", *CACHED]),
+    "simple": ("gpt-oss-20b", tier("SimpleCPUOffloadConnector")),
+    "store": ("gpt-oss-20b", tier("MooncakeStoreConnector")),
+    "store and drafts": ("llama-3-8b", [*tier("MooncakeStoreConnector"), *EAGLE]),
+}
+
+
+@pytest.mark.long
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.22.1", "0.28.0", "0.33.0"])
+def test_tiers(release: str) -> None:
+    """What each serves once the pool is empty, as far as it is stored; what it lacks has a part."""
+    parts: dict[str, set[str]] = {}
+    with Worker(resolve(release), limits()) as worker:
+        for name, (model, arguments) in TIERS.items():
+            asked = Wanted(
+                read_model(model), tuple(with_paths(arguments)), (1200,), ANSWER, QUESTION
+            )
+            answer = worker.ask(60, **asked.asked(asked.arguments, shortest=True))
+            assert not answer["refused"], name
+            # It drops nothing for drafts, as `check` finds there.
+            unsound = name == "chunks and drafts" and release == "0.22.1"
+            assert bool(answer["broken_rules"]) == unsound, name
+            told, alone = answer["deployment"]["tier"], [r for r in answer["rows"] if r["emptied"]]
+            assert len(alone) == 4
+            parts[name] = {row["shortfall"]["part"] for row in alone if row["shortfall"]}
+            assert not {row["shortfall"]["code"] for row in alone if row["shortfall"]} - {None}, (
+                name
+            )
+            assert told["shortest"] is None or told["shortest"] <= told["shortest_at_best"], name
+            assert (told["shortest"] is None) == (name == "small")
+            if name == "sampled, too":
+                assert told["stores_sampled"]
+    assert parts["small"] == {"tier's room"}
+    assert "tier's unit" in parts["chunks"]
+    assert "tier's store" not in parts["sampled, too"]
+
+
 @pytest.mark.release
 def test_whose_limit_it_is() -> None:
     """The target's refusals, draft models, and what doctor cannot set up are told apart."""
     llama = read_model("llama-3-8b").config
-    offload = ["--kv-offloading-size", "4"]
     asked = {
         "refused": (llama, ["--max-model-len", "9000000"]),
         "draft model": (read_model("llama-3-8b-eagle").config, []),
-        "connector": (llama, offload),
+        "connector": (llama, tier("NixlConnector")),
+        "no json": (llama, ["--kv-transfer-config", "{"]),
+        "no such": (llama, tier("NoSuchConnector")),
+        "no size": (llama, tier("OffloadingConnector")),
+        "tier": (llama, ["--kv-offloading-size", "4"]),
         "encoder": (json.dumps(WHISPER), []),
         "text": (multimodal(), []),
         "type": (json.dumps(json.loads(llama) | {"model_type": "unheard-of"}), []),
@@ -424,18 +521,28 @@ def test_whose_limit_it_is() -> None:
             )
             for name, (config, arguments) in asked.items()
         }
-    text = answers.pop("text")
+    text, offloaded = answers.pop("text"), answers.pop("tier")
     assert {name: each["end"] for name, each in answers.items()} == {
         "refused": "refused",
         "draft model": "draft model",
         "connector": "out of reach",
+        "no json": "refused",
+        "no such": "refused",
+        "no size": "refused",
         "encoder": "out of reach",
         "type": "out of reach",
         "architecture": "refused",
     }
     assert len(answers["architecture"]["refused"]) < 400  # and not with all that there are
     assert answers["draft model"]["refused"] == "EagleLlamaForCausalLM"
-    assert "--kv-offloading-size" in answers["connector"]["refused"]
+    assert "NixlConnector are not played" in answers["connector"]["refused"]
+    assert "Invalid JSON" in answers["no json"]["refused"]
+    assert "\n" not in answers["no json"]["refused"]
+    assert "NoSuchConnector" in answers["no such"]["refused"]
+    assert [row["hit"] for row in offloaded["rows"] if row["emptied"]] == [
+        row["of_tier"] for row in offloaded["rows"] if row["emptied"]
+    ]
+    assert all(row["of_tier"] for row in offloaded["rows"] if row["emptied"])
     assert text["deployment"]["text_only"]
     assert {each["kind"] for each in text["deployment"]["groups"]} == {
         "sliding_window",

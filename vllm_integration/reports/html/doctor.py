@@ -14,6 +14,9 @@ def doctor_page(found: Diagnosis, command: str) -> str:
         found=found,
         facts=[*rendering.facts(found), *rendering.wrong(found)],
         groups=rendering.groups_in_rows(found),
+        requests=rendering.requests_in_tables(found),
+        columns=rendering.COLUMNS,
+        cells=rendering.cells,
         shortest=rendering.shortest_in_words(found),
         lists=[
             ("Why hits are lost", rendering.causes(found)),
