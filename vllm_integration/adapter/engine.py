@@ -224,7 +224,10 @@ class Engine:
         return int(decode * getattr(parallel, "prefill_context_parallel_size", 1))
 
     def serve(self, tokens: Sequence[int], answer: int) -> Served:
-        """Serve one request, alone, until it has sampled ``answer`` tokens."""
+        """Serve one request, alone, until it has sampled ``answer`` tokens.
+
+        Raises `NoProgress`, and `Refused` where the target asserts that it does not serve it.
+        """
         from vllm.sampling_params import SamplingParams
         from vllm.v1.engine import EngineCoreRequest
 
@@ -244,7 +247,10 @@ class Engine:
         asked = EngineCoreRequest(**arguments(EngineCoreRequest, values, "EngineCoreRequest"))
         request, wave = self._core.preprocess_add_request(asked)
         self._core.add_request(request, wave)
-        self._run()
+        try:
+            self._run()
+        except AssertionError as error:  # some combinations are refused no earlier
+            raise _failure(error) from error
         steps = tuple(self.worker.progress[name].steps)
         self._settle()
         hit = steps[0][0]

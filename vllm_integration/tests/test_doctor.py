@@ -465,32 +465,43 @@ TIERS: dict[str, tuple[str, list[str]]] = {
 }
 
 
+UNSOUND: dict[str, set[str]] = {
+    "0.22.1": {"chunks and drafts"},
+    "0.28.0": {"sampled, too"},
+    "0.33.0": set(),
+}
+"""What `check` finds there, too: hits without the block for drafts, and of a token not computed."""
+
+
 @pytest.mark.long
 @pytest.mark.release
-@pytest.mark.parametrize("release", ["0.22.1", "0.28.0", "0.33.0"])
+@pytest.mark.parametrize("release", UNSOUND)
 def test_tiers(release: str) -> None:
     """What each serves once the pool is empty, as far as it is stored; what it lacks has a part."""
     parts: dict[str, set[str]] = {}
+    unsound: set[str] = set()
     with Worker(resolve(release), limits()) as worker:
         for name, (model, arguments) in TIERS.items():
             asked = Wanted(
                 read_model(model), tuple(with_paths(arguments)), (1200,), ANSWER, QUESTION
             )
             answer = worker.ask(60, **asked.asked(asked.arguments, shortest=True))
+            if name == "states" and release == "0.22.1":
+                assert "External KV connector is not verified yet" in answer["refused"]
+                continue
             assert not answer["refused"], name
-            # It drops nothing for drafts, as `check` finds there.
-            unsound = name == "chunks and drafts" and release == "0.22.1"
-            assert bool(answer["broken_rules"]) == unsound, name
+            if answer["broken_rules"]:
+                unsound.add(name)
             told, alone = answer["deployment"]["tier"], [r for r in answer["rows"] if r["emptied"]]
             assert len(alone) == 4
             parts[name] = {row["shortfall"]["part"] for row in alone if row["shortfall"]}
             assert not {row["shortfall"]["code"] for row in alone if row["shortfall"]} - {None}, (
                 name
             )
-            assert told["shortest"] is None or told["shortest"] <= told["shortest_at_best"], name
-            assert (told["shortest"] is None) == (name == "small")
+            assert told["shortest"] <= told["shortest_at_best"], name
             if name == "sampled, too":
                 assert told["stores_sampled"]
+    assert unsound == UNSOUND[release]
     assert parts["small"] == {"tier's room"}
     assert "tier's unit" in parts["chunks"]
     assert "tier's store" not in parts["sampled, too"]

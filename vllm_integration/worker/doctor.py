@@ -61,8 +61,8 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         if shortest and shortest > patient.setup.shortest_prompt():
             rows.append(patient.resend(shortest - 1))
         endless = message["shortest"] and patient.never_finishes()
-    except NoProgress as problem:
-        return {"refused": str(problem), "end": _ENDS[NoProgress]}
+    except tuple(_ENDS) as end:
+        return {"refused": str(end), "end": _ENDS[type(end)]}
     setup = patient.setup
     config = engine.config
     return {
