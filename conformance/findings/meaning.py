@@ -164,6 +164,7 @@ class Code(StrEnum):
     LAYERS_REFUSED = "layers-refused"
     BEGINNING_NOT_TOLD = "beginning-not-told"
     END_REPORTED_WRONG = "end-reported-wrong"
+    CONNECTOR_TOLD_WRONG = "connector-told-wrong"
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from hitproof.conformance.judge.followers import Follower
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.expectations import Served
+from hitproof.conformance.scheduling.contract import Contract
 from hitproof.conformance.scheduling.deriving import wrong_groups
 from hitproof.conformance.scheduling.grammars import Grammars
 from hitproof.conformance.scheduling.host_tiers import HOST, HostTiers
@@ -158,6 +159,7 @@ class _Player:
         self._resets = Resets(history)
         self._sessions = Sessions(history, self._waiting, self._arrived, self._ended)
         self._grammars = Grammars(history)
+        self._contract = Contract(history.requests)
         self._verified: tuple[int, int] | None = (0, 0)
 
     def _sign(self, group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
@@ -405,6 +407,8 @@ class _Player:
             self._add(each_wrong)
         self._judge_beginnings(plan)
         self._judge_ends(plan)
+        for each_wrong in self._contract.judge(plan):
+            self._add(each_wrong)
         if self._transfers is None:
             self._start_again(e.request for e in plan.scheduled if e.whole and not e.first)
         done, wrong = self._runner.execute(plan, seen)

@@ -159,13 +159,14 @@ class ModelRunner:
             self._transfers.flush(plan)
         for block in plan.zeroed or ():
             self._content.store.zero(block)
+        wrong = list(self._given(plan)) if self._tiers is None else []
         for name in (*plan.finished, *plan.preempted):
             self._forget(name)
         for source, target in plan.copies:
             self._content.copy(source, target)
         for each in plan.scheduled:
             self._take_up(each)
-        wrong = [*self._written_once(plan), *self._in_use(plan, held)]
+        wrong += [*self._written_once(plan), *self._in_use(plan, held)]
         ranges = {each.request: self._range(each) for each in plan.scheduled}
         if self._tiers is not None:
             ids = pool.host.cached.values() if pool.host is not None else ()
@@ -304,6 +305,21 @@ class ModelRunner:
                         f"{computed} tokens fill",
                         f"{len(handed[index])} are",
                     )
+
+    def _given(self, plan: Plan) -> Iterator[Violation]:
+        """The blocks that a connector is given at the end of a request are those of its tables."""
+        ended = {call.request: call.tables for call in plan.told or () if call.what == "end"}
+        for name in ended.keys() & self._requests.keys() - {*plan.preempted}:
+            for index, table in enumerate(self._requests[name].tables):
+                for place, (own, given) in enumerate(zip(table, ended[name][index], strict=False)):
+                    if given not in (0, own):
+                        yield violation(
+                            Defect(Code.HANDED_BLOCKS_WRONG),
+                            f"{_Name(name, index, place)}: a connector is given block {own} at its "
+                            "end",
+                            f"it is given block {given}",
+                        )
+                        break
 
     def _touched(self, plan: Plan) -> Touched:
         used = {block for pair in plan.copies for block in pair}

@@ -227,6 +227,23 @@ class HostState:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a scheduler tells, or asks, its KV connector. vLLM: a call of ``KVConnectorBase_V1``.
+
+    Attributes:
+        what: ``arrival``, ``lookup``, ``blocks``, ``end``, or ``step`` when one is prepared.
+        request: the id of the request, which the inputs of a session share.
+        tokens: how many tokens it answers that it has, or is to load.
+        tables: the blocks that it is given at an end.
+    """
+
+    what: str
+    request: str = ""
+    tokens: int = 0
+    tables: Tables = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """One step as a model runner is told it. vLLM: ``SchedulerOutput``.
 
@@ -250,6 +267,7 @@ class Plan:
             is taken up before this one samples. vLLM: ``pending_structured_output_tokens``.
         state_columns: the place in its tables at which the model runner finds the recurrent state
             of a request, where that is known.
+        told: what a KV connector was told since the step before; None without one.
     """
 
     scheduled: tuple[Scheduled, ...]
@@ -266,6 +284,7 @@ class Plan:
     zeroed: tuple[int, ...] | None = None
     awaits_tokens: bool = False
     state_columns: Mapping[str, int] = field(default_factory=dict)
+    told: tuple[Told, ...] | None = None
 
     @property
     def num_tokens(self) -> int:

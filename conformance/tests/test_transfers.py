@@ -21,7 +21,14 @@ from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.runner import Done, ModelRunner, about
 from hitproof.conformance.scheduling.transfers import ConnectorTransfers
-from hitproof.conformance.subject.schedulers import Loading, Plan, PoolState, Scheduled, Transfers
+from hitproof.conformance.subject.schedulers import (
+    Loading,
+    Plan,
+    PoolState,
+    Scheduled,
+    Told,
+    Transfers,
+)
 from hitproof.spec.groups import Group, GroupKind
 
 SIZE = 4
@@ -138,6 +145,17 @@ def test_blocks_that_a_connector_is_not_handed_or_too_many_are_found() -> None:
         runner.runner._sampled["c"] = 1
         sent = Plan((), transfers=Transfers({}, {"c": (blocks,)}))
         _, wrong = runner.runner.execute(sent, PoolState({}, 0, runner.held))
+        assert codes(wrong) == [Code.HANDED_BLOCKS_WRONG] * is_wrong
+
+
+def test_blocks_of_others_that_a_connector_is_given_at_an_end_are_found() -> None:
+    for blocks, is_wrong in (((4, 5, 6), False), ((0, 5, 6), False), ((), False), ((4, 6), True)):
+        runner = Runner()
+        done, _ = runner.step(NONE, first("c", 0, 9, 4, 5, 6))
+        runner.taken_up(done, c=[90])
+        told = (Told("end", "c", 0, (blocks,)),)
+        plan = Plan((), ("c",), transfers=NONE, told=told)
+        _, wrong = runner.runner.execute(plan, PoolState({}, 0, runner.held))
         assert codes(wrong) == [Code.HANDED_BLOCKS_WRONG] * is_wrong
 
 

@@ -13,8 +13,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.v1.request import RequestStatus
 
 
-class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  # untyped vLLM
-    """The scheduler's half; whoever steps the scheduler does what a worker would do.
+class OneTableConnector(KVConnectorBase_V1):  # type: ignore[misc]  # untyped vLLM
+    """The scheduler's half, given the blocks of one group; whoever steps the scheduler does what a
+    worker would do.
 
     Attributes:
         tokens: how many tokens it has of each request; each is loaded once.
@@ -69,16 +70,18 @@ class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  
         del scheduler_output
         return KVConnectorMetadata()
 
-    def request_finished_all_groups(
-        self, request: Any, block_ids: Any
-    ) -> tuple[bool, dict[str, Any] | None]:
+    def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, dict[str, Any] | None]:
+        """It sends the blocks of the one group."""
+        return self._finished(request, (block_ids,)), None
+
+    def _finished(self, request: Any, block_ids: Any) -> bool:
         """What has all of its output is sent; blocks are held until then."""
         name = request.request_id
         whole = RequestStatus.FINISHED_LENGTH_CAPPED
         sent = name in self.sends and request.status == whole
         if sent:
             self.ended[name] = block_ids
-        return sent, None
+        return sent
 
     def reset_cache(self) -> bool | None:
         """What it has of all requests is of old weights."""
@@ -98,3 +101,13 @@ class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  
 
     def wait_for_save(self) -> None:
         """A worker's."""
+
+
+class LoadingConnector(OneTableConnector, SupportsHMA):  # type: ignore[misc]  # untyped vLLM
+    """The same for any number of groups."""
+
+    def request_finished_all_groups(
+        self, request: Any, block_ids: Any
+    ) -> tuple[bool, dict[str, Any] | None]:
+        """It sends the blocks of all groups."""
+        return self._finished(request, block_ids), None

@@ -47,7 +47,11 @@ from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.mooncake import RunningStore
 from hitproof.vllm_integration.adapter.several import RunningSeveral
 from hitproof.vllm_integration.adapter.states import RunningStates, has_kernels
-from hitproof.vllm_integration.adapter.transfers import RunningConnector, RunningOffload
+from hitproof.vllm_integration.adapter.transfers import (
+    RunningConnector,
+    RunningOffload,
+    ToldConnector,
+)
 
 ENCODED = "encoder_cache_manager"
 """That which keeps what is encoded."""
@@ -125,6 +129,9 @@ class VllmScheduler:
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
         )
         self._states = _states_of(deployment, self.batches)
+        self._told: ToldConnector | None = None
+        if getattr(scheduler, "connector", None) is not None:
+            self._told = ToldConnector(scheduler.connector)
         self._host: RunningHostPool | None = None
         self._connector: RunningConnector | None = None
         if deployment.connector is not None:
@@ -385,6 +392,7 @@ class VllmScheduler:
             tuple(getattr(output, _ZEROED) or ()) if hasattr(output, _ZEROED) else None,
             bool(counts and output.pending_structured_output_tokens),
             found,
+            None if self._told is None else self._told.taken(),
         )
 
     def _judged(self, tables: Tables) -> Tables:

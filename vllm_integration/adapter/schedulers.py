@@ -601,7 +601,11 @@ def _connect(vllm_config: Any, deployment: Deployment, connector: Connector) -> 
             connector.later,
         )
     else:
-        transfers.connect(vllm_config, connector)
+        alone = deployment.connector == connector and not connector.beside
+        one_table = alone and len(deployment.groups) == 1 and not deployment.layers
+        if one_table:
+            vllm_config.scheduler_config.disable_hybrid_kv_cache_manager = True
+        transfers.connect(vllm_config, connector, one_table)
 
 
 def _staggers() -> bool:

@@ -3,15 +3,22 @@
 Imported in the worker process only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Connector, Reset
-from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Loading, Transfers
+from hitproof.conformance.subject.schedulers import (
+    HostCopy,
+    HostResult,
+    Loading,
+    Told,
+    Transfers,
+)
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.inspection import attribute, call, must
@@ -22,6 +29,7 @@ LOADING = {
 }
 """Where vLLM finds the connector."""
 LOOKUP = "get_num_new_matched_tokens"
+_ARRIVAL = "on_new_request"
 _OFFLOADING = "SimpleCPUOffloadConnector"
 _NUM_OFFLOADED = "simple_cpu_offload_num_blocks"
 _MULTI = "vllm.distributed.kv_transfer.kv_connector.v1.multi_connector"
@@ -54,8 +62,8 @@ def tells_several_back() -> bool:
     return hasattr(import_module(_MULTI), "MultiKVConnectorWorkerMetadata")
 
 
-def connect(vllm_config: Any, connector: Connector) -> None:
-    """Put the connector into a configuration."""
+def connect(vllm_config: Any, connector: Connector, one_table: bool = False) -> None:
+    """Put the connector into a configuration; it may be one that is given ``one_table`` alone."""
     from vllm import config
 
     if connector.offloads:
@@ -72,6 +80,7 @@ def connect(vllm_config: Any, connector: Connector) -> None:
     # What it has to send outlives no preemption: it need not be delivered.
     values = {
         **LOADING,
+        **({"kv_connector": "OneTableConnector"} if one_table else {}),
         "kv_role": "kv_consumer",
         "kv_load_failure_policy": connector.load_failure,
     }
@@ -113,6 +122,56 @@ def connectable(groups: tuple[Group, ...]) -> tuple[Group, ...]:
     # Up to 0.17 it takes the one table that there is.
     one = "block_ids" in Scheduler._update_waiting_for_remote_kv.__code__.co_varnames
     return groups[:1] if one else groups
+
+
+class ToldConnector:
+    """Follows what a scheduler tells its connector."""
+
+    def __init__(self, connector: Any) -> None:
+        self._told: list[Told] = []
+        # Up to 0.21 it hears of a request when it is asked for it.
+        self._heard: set[str] | None = None if hasattr(connector, _ARRIVAL) else set()
+        for name, read in _CALLS.items():
+            if hasattr(connector, name):
+                self._follow(connector, name, read)
+
+    def _follow(self, connector: Any, name: str, read: Callable[..., Told]) -> None:
+        own = getattr(connector, name)
+
+        def followed(*args: Any, **keywords: Any) -> Any:
+            # The scheduler names some arguments, and calls others by place.
+            told = read(*args, *keywords.values())
+            if name == LOOKUP and self._heard is not None and told.request not in self._heard:
+                self._heard.add(told.request)
+                self._told.append(Told("arrival", told.request))
+            place = len(self._told)
+            self._told.append(told)
+            answer = own(*args, **keywords)
+            if name == LOOKUP:
+                self._told[place] = replace(told, tokens=answer[0] or 0)
+            return answer
+
+        setattr(connector, name, followed)
+
+    def taken(self) -> tuple[Told, ...]:
+        """What it was told since this was asked last."""
+        told, self._told = tuple(self._told), []
+        return told
+
+
+_CALLS: Mapping[str, Callable[..., Told]] = {
+    _ARRIVAL: lambda request: Told("arrival", request.request_id),
+    LOOKUP: lambda request, *_: Told("lookup", request.request_id),
+    "update_state_after_alloc": lambda request, _, tokens: Told(
+        "blocks", request.request_id, tokens
+    ),
+    "build_connector_meta": lambda _: Told("step"),
+    "request_finished": lambda request, ids: Told("end", request.request_id, 0, (tuple(ids),)),
+    "request_finished_all_groups": lambda request, ids: Told(
+        "end", request.request_id, 0, tuple(map(tuple, ids))
+    ),
+}
+"""What each call of a connector tells it."""
 
 
 class RunningConnector:

@@ -291,7 +291,7 @@ class _Writer:
             from hitproof.vllm_integration.adapter import loading
 
             self._import_as(loading)
-            classes.append(loading.LoadingConnector)
+            classes += [loading.OneTableConnector, loading.LoadingConnector]
         if issubclass(self._engine, scripted_grammars.GrammarEngine):
             from hitproof.vllm_integration.adapter import grammars
 

@@ -134,6 +134,9 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "lazily": lambda: named(12, "lazily"),
     "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
+    "told": lambda: named(
+        8, "connector, gives up", "connector, states, gives up", "few blocks, host pool, gives up"
+    ),
     "resumed": lambda: kept(HERE.parent / "known" / "scheduler_raises_in_flight.json"),
 }
 """The histories that are played of each part."""
