@@ -322,7 +322,7 @@ _REPLAYED = {
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
 """How many scenarios of each kind offload: in any of three ways, to a store, or in chunks."""
-_OFFLOADED_RARELY = "two connectors", "reads fail", "answers later", "lazily"
+_OFFLOADED_RARELY = "two connectors", "little room", "reads fail", "answers later", "lazily"
 """Kinds that these have in turn."""
 _BESIDE_OFFLOADS = (
     "states",
@@ -393,7 +393,7 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                 beside = _BESIDE_OFFLOADS[turn % len(_BESIDE_OFFLOADS)]
                 number = place + turn * len(FEATURES)
                 rare = _OFFLOADED_RARELY[turn % len(_OFFLOADED_RARELY)]
-                for how in ("offloads", "store", "in chunks", rare):
+                for how in ("offloads", "store", "in chunks", "in blocks", rare):
                     yield Play(origin, f"{seed}:{number} with {how}, {beside}")
             for turn in range(getattr(_LAST_TOKENS, profile)):
                 beside = _BESIDE_LAST_TOKENS[turn % len(_BESIDE_LAST_TOKENS)]

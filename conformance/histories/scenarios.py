@@ -507,6 +507,23 @@ def _lazily(made: Scenario) -> None:
     made.deployed["connector"] = replace(made.deployed["connector"], lazy=True)
 
 
+def _in_blocks(made: Scenario) -> None:
+    """Host memory for single blocks, and few blocks on the device."""
+    made.scarce = True
+    _offloads(made, "blocks")
+
+
+def _little_room(made: Scenario) -> None:
+    """Host memory for some blocks of a request, to and from which copies take a while."""
+    made.scarce = True
+    _offloads(made, made.any_of("blocks", "chunks"))
+    made.deployed["connector"] = replace(
+        made.deployed["connector"],
+        offloads=1 + made.any_of(2, 4, 8) * len(made.groups),
+        delay=made.any_of(1, 2, 4),
+    )
+
+
 def _in_chunks(made: Scenario) -> None:
     """Host memory in chunks, in which all that is computed has room."""
     sizes, chunk = {each.block_size for each in made.groups}, 1
@@ -677,11 +694,13 @@ FEATURES = (
 
 _NAMED = (
     Feature("store", lambda made: _offloads(made, "store")),
+    Feature("in blocks", _in_blocks, _asked_again),
     Feature("in chunks", _in_chunks, _asked_again),
     Feature("reads fail", _unread, _reads_fail),
     Feature("two connectors", _several, _loads_beside),
     Feature("answers later", _later, _asked_again_unreset),
     Feature("lazily", _lazily, _asked_again_unreset),
+    Feature("little room", _little_room, _asked_again_unreset),
     Feature("second runner", lambda made: made.deployed.update(v2_model_runner=True)),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),

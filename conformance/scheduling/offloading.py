@@ -7,6 +7,7 @@ to. Where blocks are copied in chunks, what is there when a request is looked up
 with what is local.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -80,6 +81,10 @@ class Offloading(ConnectorTransfers):
             )
         fine = is_fine_grained(engine.groups, engine.hash_block_size)
         self._fine = fine and connector.chunk == 1
+        room = connector.offloads
+        self._num_places: float = (
+            1 + room * connector.chunk if connector.chunk else room or math.inf
+        )
         self._keys = KeyedContent(
             engine,
             requests,
@@ -107,11 +112,10 @@ class Offloading(ConnectorTransfers):
         self._step += 1
         self._more = told.more
         self._memory.new_step_starts()
-        started = [copy for _, copy in self._copies]
         self._copies += [(self._step, copy) for copy in told.copies]
-        for copy in started:
-            is_awaited = told.waits or (copy.loads is None and copy.number in told.flushed)
-            if is_awaited and copy not in self._made:
+        for since, copy in self._copies:
+            is_flushed = copy.loads is None and copy.number in told.flushed
+            if (is_flushed or (told.waits and since < self._step)) and copy not in self._made:
                 self._copy(copy)
                 self._made.append(copy)
 
@@ -274,7 +278,8 @@ class Offloading(ConnectorTransfers):
     def _copy(self, copy: HostCopy) -> None:
         for block, host in zip(copy.blocks, copy.host, strict=True):
             if copy.loads is None:
-                self._memory.copy_from(self._device, block, host)
+                if host < self._num_places:  # elsewhere it is lost
+                    self._memory.copy_from(self._device, block, host)
             else:
                 self._device.copy_from(self._memory, host, block)
 

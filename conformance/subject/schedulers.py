@@ -103,7 +103,7 @@ class Transfers:
         sends: the tables of what it sends.
         copies: what is copied to or from host memory.
         waits: whether workers wait for all earlier copies before the step.
-        flushed: the copies to host memory that they wait for, these or earlier ones.
+        flushed: the copies to host memory, these or earlier ones, that they make before the step.
         more: whether workers have more to copy, of which they have not said what it is.
         answers: what it answered the scheduler that has planned the step, where that is known.
         offered: the chunks of each request that a tier was offered and did not refuse, by group and

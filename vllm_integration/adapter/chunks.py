@@ -3,7 +3,8 @@
 Imported in the worker process only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -106,6 +107,38 @@ def reported(jobs: Sequence[int], loaded: Sequence[str]) -> Any:
     return KVConnectorOutput(finished_recving={*loaded} or None, kv_connector_worker_meta=done)
 
 
+class _Worker:
+    """The target's own worker of the offloading connector, over a backend that copies nothing."""
+
+    def __init__(self) -> None:
+        from vllm.distributed.kv_transfer.kv_connector.v1.offloading import worker
+
+        own = attribute(worker, "OffloadingConnectorWorker")
+        self._real = object.__new__(own)
+        vars(self._real).update(worker=self, _unsubmitted_store_jobs=[], _is_store_writer=True)
+        self._submitted = set[int]()
+        self._awaited = set[int]()
+
+    def flushed(self, told: Any) -> frozenset[int]:
+        """The stores that a step with this metadata has made before it computes."""
+        self._awaited.clear()
+        step = replace(told, store_jobs=dict(told.store_jobs))
+        self._real.handle_preemptions(step)
+        self._real.prepare_store_kv(step)
+        return frozenset(self._awaited)
+
+    def submit_store(self, number: int, *_: Any) -> bool:
+        """A store begins."""
+        self._submitted.add(number)
+        return True
+
+    transfer_async = submit_store
+
+    def wait(self, numbers: Iterable[int]) -> None:
+        """Those of the stores that have begun are awaited."""
+        self._awaited |= self._submitted.intersection(numbers)
+
+
 class RunningChunks(RunningConnector):
     """The offloading connector beside one scheduler, over the target's own pool of host memory.
 
@@ -117,6 +150,7 @@ class RunningChunks(RunningConnector):
         super().__init__(scheduler)
         self._half = attribute(self._connector, "connector_scheduler")
         self.chunk = chunk_of(self._half)
+        self._worker = _Worker()
         self._answers: dict[str, HostAnswer] = {}
         real = attribute(self._connector, LOOKUP)
 
@@ -137,7 +171,7 @@ class RunningChunks(RunningConnector):
         told = output.kv_connector_metadata
         copies = [self._copy(number, job, loads=True) for number, job in told.load_jobs.items()]
         copies += [self._copy(number, job, loads=False) for number, job in told.store_jobs.items()]
-        flushed = frozenset(told.jobs_to_flush or ())
+        flushed = self._worker.flushed(told)
         offered: dict[str, list[tuple[int, Any]]] = {}
         manager = attribute(self._half, "manager")
         noted = getattr(manager, "offered", [])

@@ -36,7 +36,6 @@ CHANGES = frozenset(Change) - {Change.ARGUMENTS, Change.FIELD}
 """The kinds of change. Wrong arguments mostly raise TypeError, which says little about checks."""
 
 _CORE = "vllm.v1.core."
-_CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1."
 
 _MOST = 1
 _MOST_BESIDE = 4
@@ -226,7 +225,7 @@ def _of_tiers() -> list[FunctionType]:
     found: list[FunctionType] = []
     for name, wanted in _TOLD["tiers"].items():
         try:
-            module = import_module(_CONNECTORS + name)
+            module = import_module(f"vllm.{name}")
         except ModuleNotFoundError:
             continue
         of_module = [
