@@ -16,7 +16,7 @@ from hitproof.conformance.simulation.workload import Workload
 from hitproof.reference.configuration import max_admission_blocks
 from hitproof.spec.groups import Group, GroupKind, geometry
 from hitproof.spec.hits import required_run
-from hitproof.spec.retention import replay_boundary
+from hitproof.spec.retention import SPARSE_KINDS, replay_boundary
 from hitproof.spec.terms import ceil_div
 
 
@@ -123,7 +123,7 @@ def _promised(setup: CacheSetup, best: int, prompt: int) -> int:
     next lower multiple of the interval.
     """
     interval = setup.retention
-    if interval is None:
+    if interval is None or not any(group.kind in SPARSE_KINDS for group in setup.groups):
         return best
     sibling = best // interval * interval if interval else 0
     extension = int(replay_boundary(prompt, prompt, setup.lookahead, setup.alignment))

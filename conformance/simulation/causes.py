@@ -27,6 +27,12 @@ class Cause(StrEnum):
     """Not even perfect foresight keeps it in a pool of this size."""
     EVICTION = "eviction order"
     """It was evicted, though the pool has room for what is used again."""
+    TIER_UNIT = "tier's unit"
+    """A tier cannot serve it: its hits end on multiples of larger chunks, or take more tokens."""
+    TIER_STORE = "tier's store"
+    """The tier stores prompts alone, and these tokens were sampled, or its settings keep it out."""
+    TIER_ROOM = "tier's room"
+    """The tier stored it, and evicted it."""
     UNKNOWN = "unknown"
     """Nothing of the above: a finding."""
 
@@ -85,8 +91,13 @@ def losses(bound: Bound, served: Served, donor: Served | None) -> dict[Cause, in
         if donor.ends is not None:
             ends = (end for end in donor.ends if end <= level)
             lose(Cause.STEPS, max(ends, default=0))
-    lose(Cause.CAPACITY, bound.foresight)
-    lose(Cause.EVICTION if served.evictions else Cause.UNKNOWN, floor)
+    if served.tier is not None:
+        # What the pool lost the tier could have.
+        for cause, to in served.tier["levels"]:
+            lose(Cause(cause), to)
+    else:
+        lose(Cause.CAPACITY, bound.foresight)
+        lose(Cause.EVICTION if served.evictions else Cause.UNKNOWN, floor)
     floor = served.hit
     lose(Cause.FAULT, floor)
     return found
@@ -99,6 +110,7 @@ def fault_codes(served: Sequence[Served]) -> dict[str, int]:
         lookup = ""
         if each.hit != each.valid:
             lookup = Code.HIT_TOO_SHORT if each.hit < each.valid else Code.GROUP_LACKS_BLOCK
-        for code in filter(None, (lookup, each.unregistered)):
+        of_tier = each.tier["code"] if each.tier is not None else ""
+        for code in filter(None, (lookup, each.unregistered, of_tier)):
             found[code] = found.get(code, 0) + 1
     return found

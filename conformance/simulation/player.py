@@ -49,6 +49,8 @@ class Served:
         horizon: how far its lookup looked, in tokens; None where that has no single horizon.
         junctions: whether a prefix that its lookup showed to be shared is kept.
         ends: its hit and the boundaries at which its steps ended; None without recurrent states.
+        of_tier: what a second tier was asked for of the hit, in tokens.
+        tier: what the tier could serve; None without one.
     """
 
     request: int
@@ -63,6 +65,8 @@ class Served:
     horizon: int | None = None
     junctions: bool = False
     ends: list[int] | None = None
+    of_tier: int = 0
+    tier: dict[str, Any] | None = None
 
 
 @dataclass

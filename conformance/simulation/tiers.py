@@ -1,6 +1,6 @@
 """What a tier does not serve of what was computed, and by which part of it."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from hitproof.conformance.checks.tier_plays import left_out
@@ -8,6 +8,7 @@ from hitproof.conformance.checks.tiers import longest_hit
 from hitproof.conformance.explain.reuse import Part, Reuse, Shortfall
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.simulation.causes import Cause
 from hitproof.conformance.words import in_blocks, in_tokens
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run
@@ -41,12 +42,34 @@ class TierSetup:
         layout = self.layout
         return layout.alignment + max(1, layout.lookahead_tokens)
 
-    def serves(self, cap: int, shared: int) -> int:
-        """What it serves of ``shared`` tokens that are all stored, and ``cap`` at most."""
-        return self._hit(cap, _Until(self.layout, shared))
+    def serves(self, cap: int, shared: int, local: int = 0) -> int:
+        """What is served of ``shared`` tokens that are all stored, and ``cap`` at most.
 
-    def _hit(self, cap: int, stored: Container[tuple[int, int]]) -> int:
-        return longest_hit(self.layout, cap, 0, stored, self.horizon)
+        The pool has the first ``local`` tokens.
+        """
+        return self.hit(cap, _Until(self.layout, shared), local)
+
+    def hit(self, cap: int, stored: Container[tuple[int, int]], local: int = 0) -> int:
+        """What is served of chunks that are stored."""
+        return longest_hit(self.layout, cap, local, stored, self.horizon)
+
+    def chunks(self, tokens: int) -> int:
+        """How many chunks so many tokens have in all groups, at most."""
+        return sum(
+            tokens // each.group.block_size
+            for each in self.layout.looked_up
+            for _ in each.group_ids
+        )
+
+    def of_both(self, chunks: Sequence[Set[int]], shared: int) -> set[tuple[int, int]]:
+        """Of the chunks of each group, those of the first ``shared`` tokens in all alike groups."""
+        both = _Until(self.layout, shared)
+        return {
+            (number, chunk)
+            for number, looked_up in enumerate(self.layout.looked_up)
+            for chunk in set.intersection(*(set(chunks[g]) for g in looked_up.group_ids))
+            if (number, chunk) in both
+        }
 
 
 @dataclass(frozen=True)
@@ -90,15 +113,9 @@ def tier_shortfall(
     ``cap`` is the most that a lookup may serve, ``shared`` how many of its tokens were computed
     before. The part that costs most is named, and the sentence has each.
     """
-    layout, of_both = tier.layout, _Until(tier.layout, shared)
-    there = {
-        (number, chunk)
-        for number, looked_up in enumerate(layout.looked_up)
-        for chunk in frozenset.intersection(*(before.chunks[g] for g in looked_up.group_ids))
-        if (number, chunk) in of_both
-    }
+    there = tier.of_both(before.chunks, shared)
     could = max(hit, min(best, tier.serves(cap, shared)))
-    has = max(hit, min(could, tier._hit(cap, there)))
+    has = max(hit, min(could, tier.hit(cap, there)))
     causes = []
     if could < best:
         causes.append((best - could, _unit(tier)))
@@ -136,13 +153,8 @@ def _not_stored(
     group, index, size = looked_up.group, looked_up.group_ids[0], looked_up.group.block_size
     what = f"group {index} ({group.kind.replace('_', ' ')})"
     where = f"the tier lacks tokens {chunk * size} to {(chunk + 1) * size - 1} of {what}"
-    chunks = sum(
-        before.computed // each.group.block_size
-        for each in layout.looked_up
-        for _ in each.group_ids
-    )
-    if tier.room is not None and tier.room < chunks:
-        room = f"{where}: it has room for {max(0, tier.room)} of {chunks}"
+    if tier.room is not None and tier.room < tier.chunks(before.computed):
+        room = f"{where}: it has room for {max(0, tier.room)} of {tier.chunks(before.computed)}"
         return Shortfall(Part.TIER_ROOM, None, index, room)
     if group.kind is GroupKind.MAMBA and (chunk + 1) * size not in before.ends:
         return Shortfall(Part.CHUNKS, None, index, f"{where}: no step ended there")
@@ -157,6 +169,41 @@ def _not_stored(
     return Shortfall(
         Part.TIER_STORE, code if promised else None, index, f"{where}: it did not store them{said}"
     )
+
+
+def tier_levels(
+    tier: TierSetup,
+    cap: int,
+    shared: int,
+    local: int,
+    stored: Sequence[Set[int]],
+    ever: Sequence[Set[int]],
+    prompt: int,
+    computed: int,
+) -> tuple[list[tuple[Cause, int]], Code | None]:
+    """What could be served of a request, from the pool's ``local`` tokens and the tier's chunks.
+
+    Each cause comes with what is left without what is lost by it; with the code of a fault, which
+    is what remains. ``ever`` are chunks that the tier had when some request had ended. The request
+    that shares the tokens had a prompt of ``prompt`` and ``computed`` tokens in all.
+    """
+    could = tier.serves(cap, shared, local)
+    had = tier.of_both(ever, shared)
+    kept = tier.hit(cap, had, local)
+    has = tier.hit(cap, tier.of_both(stored, shared), local)
+    why, code = Cause.TIER_STORE, None
+    missing = next(_missing(tier.layout, could, had), None) if kept < could else None
+    if missing is not None:
+        number, chunk = missing
+        looked_up = tier.layout.looked_up[number]
+        sampled = (chunk + 1) * looked_up.group.block_size > prompt
+        if tier.room is not None and tier.room < tier.chunks(computed):
+            why = Cause.TIER_ROOM
+        elif not sampled and looked_up.group.kind in SPARSE_KINDS and tier.retention is not None:
+            why = Cause.RETENTION
+        elif not sampled and tier.settled:
+            why, code = Cause.FAULT, left_out(looked_up, chunk).code
+    return [(Cause.TIER_UNIT, could), (why, kept), (Cause.TIER_ROOM, has)], code
 
 
 def _missing(

@@ -4,10 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from hitproof.conformance.explain.reuse import Part, Reuse
+from hitproof.conformance.explain.reuse import CacheSetup, Part, Reuse
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.simulation.tiers import Stored, TierSetup, tier_shortfall
+from hitproof.conformance.simulation.bounds import Bound
+from hitproof.conformance.simulation.causes import Cause, fault_codes, losses
+from hitproof.conformance.simulation.player import Served
+from hitproof.conformance.simulation.tiers import (
+    Stored,
+    TierSetup,
+    tier_levels,
+    tier_shortfall,
+)
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
@@ -81,3 +89,47 @@ def test_what_several_parts_lose_is_told_of_each() -> None:
     assert found.part is Part.TIER_LOOKUP
     for said in ("multiples of 64 tokens", "lacks tokens 192 to 255", "a hit of 192 tokens"):
         assert said in found.sentence
+
+
+# --- of simulations
+
+SETUP = CacheSetup((FULL,), 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("tier", "stored", "ever", "hit", "prompt", "cause", "code"),
+    [
+        (ONE, 4, 4, 256, 256, None, None),
+        (ONE, 4, 4, 128, 256, Cause.FAULT, None),
+        (ONE, 2, 4, 128, 256, Cause.TIER_ROOM, None),
+        (ONE, 2, 2, 128, 256, Cause.FAULT, Code.TIER_BLOCK_LEFT_OUT),
+        (ONE, 2, 2, 128, 150, Cause.TIER_STORE, None),
+        (replace(ONE, settled=False), 2, 2, 128, 256, Cause.TIER_STORE, None),
+        (replace(ONE, room=3), 2, 2, 128, 256, Cause.TIER_ROOM, None),
+        (DRAFTING, 4, 4, 192, 256, Cause.TIER_UNIT, None),
+    ],
+)
+def test_each_lost_token_has_one_cause(
+    tier: TierSetup,
+    stored: int,
+    ever: int,
+    hit: int,
+    prompt: int,
+    cause: Cause | None,
+    code: Code | None,
+) -> None:
+    levels, found = tier_levels(
+        tier, CAP, 256, 0, [set(range(stored))], [set(range(ever))], prompt, 300
+    )
+    assert found == code
+    served = Served(1, hit, hit, horizon=1 << 40, tier={"levels": levels, "code": found or ""})
+    bound = Bound(SETUP, CAP, 256, 256, 256, 0, 0, 0)
+    lost = losses(bound, served, None)
+    assert sum(lost.values()) == 256 - hit
+    assert set(lost) == ({cause} if cause else set())
+    assert set(fault_codes([served])) == ({code} if code else set())
+
+
+def test_what_is_local_needs_no_tier() -> None:
+    levels, _ = tier_levels(ONE, CAP, 256, 192, [{3}], [{3}], 256, 300)
+    assert [to for _, to in levels] == [256, 256, 256]

@@ -88,6 +88,7 @@ class Engine:
         config: its ``VllmConfig``, with all that start-up resolved.
         text_only: whether only the language model of a multimodal one is set up.
         tier: what its KV connector keeps; None without one.
+        pool: its ``BlockPool``.
     """
 
     def __init__(self, model: str, argv: Sequence[str]) -> None:
@@ -104,7 +105,7 @@ class Engine:
             raise _failure(error) from error
         self._scheduler = self._core.scheduler
         self._cache = self._scheduler.kv_cache_config
-        self._pool = self._scheduler.kv_cache_manager.block_pool
+        self.pool = self._scheduler.kv_cache_manager.block_pool
         self._names = itertools.count()
         self._requests: dict[tuple[int, ...], Any] = {}
         self.tier = self.worker.tier = engine_tiers.tier_of(self.config, self._scheduler)
@@ -133,7 +134,7 @@ class Engine:
     @property
     def hash_block_size(self) -> int:
         """Tokens that one hash covers."""
-        return int(getattr(self._pool, "hash_block_size", None) or self.scheduler_block_size)
+        return int(getattr(self.pool, "hash_block_size", None) or self.scheduler_block_size)
 
     @property
     def retention(self) -> int | None:
@@ -223,10 +224,17 @@ class Engine:
         decode = getattr(parallel, "decode_context_parallel_size", 1)
         return int(decode * getattr(parallel, "prefill_context_parallel_size", 1))
 
-    def serve(self, tokens: Sequence[int], answer: int) -> Served:
-        """Serve one request, alone, until it has sampled ``answer`` tokens.
+    def serve(
+        self,
+        tokens: Sequence[int],
+        answer: int,
+        given: Sequence[int] = (),
+        begin: Callable[[Sequence[bytes]], None] = lambda _: None,
+    ) -> Served:
+        """Serve one request, alone, until it has sampled ``answer`` tokens, first those ``given``.
 
-        Raises `NoProgress`, and `Refused` where the target asserts that it does not serve it.
+        ``begin`` is called with the hashes of its prompt. Raises `NoProgress`, and `Refused` where
+        the target asserts that it does not serve it.
         """
         from vllm.sampling_params import SamplingParams
         from vllm.v1.engine import EngineCoreRequest
@@ -246,6 +254,8 @@ class Engine:
         }
         asked = EngineCoreRequest(**arguments(EngineCoreRequest, values, "EngineCoreRequest"))
         request, wave = self._core.preprocess_add_request(asked)
+        begin(request.block_hashes)
+        self.worker.given[name] = given
         self._core.add_request(request, wave)
         try:
             self._run()
@@ -273,15 +283,29 @@ class Engine:
 
         Where it keeps blocks one by one, which blocks.
         """
-        assert self.tier is not None
-        hashes = list(self._requests[served.tokens].block_hashes)
+        return self.tier_has(self.hashes(served))
+
+    def hashes(self, served: Served) -> Sequence[bytes]:
+        """The hashes of a request's prompt and output."""
+        return list(self._requests[served.tokens].block_hashes)
+
+    def tier_has(self, hashes: Sequence[bytes]) -> list[set[int]]:
+        """The same of a request with these hashes."""
         found = []
         for number, (group, _, _) in enumerate(self.groups()):
-            size = group.block_size * max(1, self.tier.chunk)
-            # A chunk is known by the hash of its last tokens, which is of all before them.
-            keys = hashes[size // self.hash_block_size - 1 :: size // self.hash_block_size]
+            assert self.tier is not None
+            keys = self.chunk_keys(hashes, group)
             found.append(self.tier.stored(number, keys) if group.prefix_cacheable else set())
         return found
+
+    def chunk_keys(self, hashes: Sequence[bytes], group: Group) -> Sequence[bytes]:
+        """The hashes by which the tier knows the chunks of a request in a group.
+
+        A chunk is known by the hash of its last tokens, which is of all before them.
+        """
+        assert self.tier is not None
+        units = group.block_size * max(1, self.tier.chunk) // self.hash_block_size
+        return hashes[units - 1 :: units]
 
     def reset(self) -> None:
         """Empty the cache, so that what is served from now on finds nothing of before."""
@@ -330,7 +354,7 @@ class Engine:
         return {
             index
             for index in range(len(hashes))
-            if self._pool.get_cached_block(hashes[index], [group])
+            if self.pool.get_cached_block(hashes[index], [group])
         }
 
 

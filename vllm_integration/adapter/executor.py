@@ -20,7 +20,7 @@ from hitproof.vllm_integration.adapter.engine_tiers import EngineTier, offloaded
 from hitproof.vllm_integration.adapter.stand_ins import StandIn
 
 _CHOICE, _KERNEL = "get_mla_prefill_backend", "flash_attn_varlen_func"
-_ROOM = 4
+ROOM = 4
 """How many requests of the greatest length the pool has room for where its size is not said."""
 
 
@@ -29,11 +29,13 @@ class Progress:
     """What a worker knows of one request.
 
     Attributes:
-        known: tokens of its prompt and its output so far.
+        prompt: tokens of its prompt.
+        known: those and tokens of its output so far.
         computed: of how many of them the state is computed.
         steps: the first and one past the last token of each step.
     """
 
+    prompt: int
     known: int
     computed: int
     steps: list[tuple[int, int]] = field(default_factory=list)
@@ -49,6 +51,7 @@ class Worker:
         handed_out: blocks that the scheduler handed out so far, those of all groups together.
         tier: what copies blocks as the scheduler's KV connector says; None without one.
         copies: whether the last step asked for copies.
+        given: tokens that requests sample, by name; others sample tokens of their own.
     """
 
     def __init__(self, config: Any) -> None:
@@ -60,6 +63,7 @@ class Worker:
         self.handed_out = 0
         self.tier: EngineTier | None = None
         self.copies = False
+        self.given: dict[str, Sequence[int]] = {}
         self.kv_cache_config: Any = None
         build_layers(config)
 
@@ -88,7 +92,7 @@ class Worker:
         """Bytes for the cache: what is said, or room for a few requests of the greatest length."""
         said = getattr(self._config.cache_config, "kv_cache_memory_bytes", None)
         needed = sum(each.max_memory_usage_bytes(self._config) for each in self.specs.values())
-        self.available = int(said or _ROOM * needed)
+        self.available = int(said or ROOM * needed)
         return self.available
 
     def execute_model(self, output: Any) -> None:
@@ -97,7 +101,7 @@ class Worker:
 
         for new in output.scheduled_new_reqs:
             known = len(new.prompt_token_ids or ())
-            self.progress[new.req_id] = Progress(known, new.num_computed_tokens)
+            self.progress[new.req_id] = Progress(known, known, new.num_computed_tokens)
             self._count(new.block_ids)
         cached = output.scheduled_cached_reqs
         for index, name in enumerate(cached.req_ids):
@@ -136,10 +140,15 @@ class Worker:
         count = self._config.speculative_config.num_speculative_tokens
         names = [name for name, each in self.progress.items() if each.computed == each.known - 1]
         drafts = [
-            [token(name, self.progress[name].known + ahead) for ahead in range(count)]
+            [self._token(name, self.progress[name].known + ahead) for ahead in range(count)]
             for name in names
         ]
         return DraftTokenIds(names, drafts)
+
+    def _token(self, name: str, position: int) -> int:
+        place = position - self.progress[name].prompt
+        given = self.given.get(name, ())
+        return given[place] if place < len(given) else token(name, position)
 
     def _count(self, blocks: Sequence[Sequence[int]] | None) -> None:
         self.handed_out += sum(map(len, blocks or ()))
@@ -150,7 +159,7 @@ class Worker:
         request.steps.append((request.computed, end))
         request.computed = end
         sampled = end - request.known + 1 if drafts else int(end == request.known)
-        tokens = [token(name, request.known + ahead) for ahead in range(sampled)]
+        tokens = [self._token(name, request.known + ahead) for ahead in range(sampled)]
         request.known += len(tokens)
         return tokens
 

@@ -9,7 +9,7 @@ import typer
 
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.scope.models import MODELS
+from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.conformance.simulation.generators import GENERATORS
 from hitproof.conformance.simulation.traces import is_trace, read_trace
 from hitproof.conformance.simulation.workload import (
@@ -25,6 +25,13 @@ from hitproof.vllm_integration.commands.options import OneWorker
 from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import announce, as_document, fail, failures, phases
 from hitproof.vllm_integration.gate import simulate as gate
+from hitproof.vllm_integration.gate.doctor import (
+    ModelError,
+    bundled_drafts,
+    bundled_models,
+    read_model,
+    with_paths,
+)
 from hitproof.vllm_integration.reports.html.simulate import simulate_page
 from hitproof.vllm_integration.reports.simulate import (
     print_simulated,
@@ -54,7 +61,9 @@ def simulate(
     workload: Annotated[str, {"generators": ", ".join(GENERATORS)}],
     target: Annotated[list[str] | None, {"newest": _NEWEST}] = None,
     reference: bool = False,
-    model: Annotated[str, {"names": _NAMES}] = MODELS[0].name,
+    model: Annotated[str, {"names": _NAMES, "models": ", ".join(bundled_models())}] = MODELS[
+        0
+    ].name,
     eagle: bool = False,
     requests: int = 14,
     tokens: int = 65_536,
@@ -64,6 +73,9 @@ def simulate(
     blocks: int | None = None,
     chunk: int = 8192,
     max_num_seqs: int = 1,
+    kv_offloading_size: str | None = None,
+    kv_transfer_config: str | None = None,
+    speculative_config: Annotated[str | None, {"drafts": " and ".join(bundled_drafts())}] = None,
     write: Path | None = None,
     html: Path | None = None,
     output: SimulateFormat = SimulateFormat.TEXT,
@@ -77,33 +89,53 @@ def simulate(
     """
     del print_schema
     outputs = Outputs(context, output, html)
-    with failures(output, WorkloadError, HistoryError, ConfigurationError):
+    with failures(output, WorkloadError, HistoryError, ConfigurationError, ModelError):
         try:
             played, engine = _read(workload, requests, tokens, seed)
             if write is not None:
                 _write(write, write_workload(played), output)
-            name = workload if engine is not None else model
-            if engine is None:
-                chosen = next((each for each in MODELS if each.name == model), None)
-                if chosen is None:
-                    raise WorkloadError(f"there is no model {model}; name one of {_NAMES}")
-                engine = gate.engine_of(
-                    chosen,
+            options = {
+                "--kv-offloading-size": kv_offloading_size,
+                "--kv-transfer-config": kv_transfer_config,
+                "--speculative-config": speculative_config,
+                "--max-num-batched-tokens": str(chunk),
+                "--num-gpu-blocks-override": None if blocks is None else str(blocks),
+            }
+            names = _targets(target, reference)
+            if kv_offloading_size or kv_transfer_config or speculative_config:
+                if reference or eagle or retention or max_num_seqs > 1 or engine is not None:
+                    raise WorkloadError(_ALONE)
+                words = [word for pair in options.items() if pair[1] for word in pair if word]
+                asked = gate.TierDeployment(
+                    read_model(model), with_paths(words), None if blocks else pool_requests
+                )
+                with phases() as progress:
+                    found = gate.simulate_tier(
+                        played,
+                        asked,
+                        [resolve(each, announce=announce) for each in names],
+                        limits,
+                        progress,
+                    )
+            else:
+                name = workload if engine is not None else model
+                engine = engine or gate.engine_of(
+                    _layout(model),
                     played,
                     eagle=eagle,
                     chunk=chunk,
                     blocks=blocks,
                     pool_requests=pool_requests,
                 )
-            with phases() as progress:
-                found = gate.simulate(
-                    played,
-                    gate.Deployment(engine, _intervals(retention, engine), max_num_seqs, name),
-                    [resolve(each, announce=announce) for each in _targets(target, reference)],
-                    limits,
-                    reference=reference,
-                    progress=progress,
-                )
+                with phases() as progress:
+                    found = gate.simulate(
+                        played,
+                        gate.Deployment(engine, _intervals(retention, engine), max_num_seqs, name),
+                        [resolve(each, announce=announce) for each in names],
+                        limits,
+                        reference=reference,
+                        progress=progress,
+                    )
         except WorkerGone as gone:
             fail(Verdict.INCONCLUSIVE, f"the target cannot be started: {gone}", output)
     outputs.show(
@@ -113,6 +145,20 @@ def simulate(
     )
     if any(run.failed for run in found.runs) or all(run.cannot for run in found.runs):
         raise typer.Exit(int(Verdict.INCONCLUSIVE))
+
+
+_ALONE = (
+    "beside a KV connector a workload is played on the engine of a model, one request at a time; "
+    "leave out --reference, --eagle (--speculative-config has drafts), --retention, "
+    "--max-num-seqs and recorded histories"
+)
+
+
+def _layout(name: str) -> Model:
+    found = next((each for each in MODELS if each.name == name), None)
+    if found is None:
+        raise WorkloadError(f"there is no model {name}; name one of {_NAMES}")
+    return found
 
 
 def _targets(target: list[str] | None, reference: bool) -> list[str]:

@@ -16,9 +16,10 @@ from hitproof.conformance.simulation.causes import Cause, fault_codes, losses
 from hitproof.conformance.simulation.hash_file import Arrival, HashFile
 from hitproof.conformance.simulation.player import Served, Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
-from hitproof.conformance.simulation.workload import Workload, WorkloadError
+from hitproof.conformance.simulation.workload import Workload, WorkloadError, engine_adapter
 from hitproof.reference import releases
 from hitproof.reference.releases import Policies
+from hitproof.vllm_integration.gate.doctor import Model as DoctorModel
 from hitproof.vllm_integration.gate.lockstep import policies_name
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
@@ -62,6 +63,7 @@ class Run:
         operations: calls and seconds, by operation.
         seconds: wall clock of the whole.
         release: the version of the release that it is; None where it is none.
+        tier: the KV connector of its second tier; "" without one.
     """
 
     subject: str
@@ -75,6 +77,7 @@ class Run:
     operations: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
     release: str | None = None
+    tier: str = ""
 
     def take(self, measured: dict[str, Any]) -> None:
         """Take up what a simulation measured."""
@@ -88,6 +91,7 @@ class Run:
         """What became of the workload, in tokens, keys and requests: nothing of it is a time."""
         return {
             "hits": sum(each.hit for each in self.served),
+            **({"of_tier": sum(each.of_tier for each in self.served)} if self.tier else {}),
             "unbounded": sum(each.unbounded for each in self.bounds),
             "foresight": sum(each.foresight for each in self.bounds),
             "lost": {str(cause): tokens for cause, tokens in self.lost.items()},
@@ -176,11 +180,7 @@ def simulate(
     `WorkloadError`, and the exceptions of `Worker`.
     """
     engine = deployment.engine
-    if cache_setup(engine).fine:
-        raise WorkloadError(
-            "hits of this engine may end inside blocks, which simulations do not follow; name one "
-            "whose hashes cover a whole block, or use `hitproof doctor`"
-        )
+    _follow(engine)
     with tempfile.TemporaryDirectory(prefix="hitproof-") as home:
         start = thread_time()
         file = HashFile(
@@ -213,6 +213,106 @@ def simulate(
     return Simulated(workload, deployment, runs, hashing)
 
 
+@dataclass(frozen=True)
+class TierDeployment:
+    """A model with a KV connector, which a workload is played on.
+
+    Attributes:
+        model: the model.
+        arguments: vLLM's own.
+        pool_requests: requests of the greatest length that the pool has room for; None where the
+            arguments say how many blocks it has.
+    """
+
+    model: DoctorModel
+    arguments: tuple[str, ...]
+    pool_requests: float | None
+
+
+def simulate_tier(
+    workload: Workload,
+    deployment: TierDeployment,
+    targets: Sequence[Target],
+    limits: Limits,
+    progress: Progress,
+) -> Simulated:
+    """Play the workload on each target's own engine with its KV connector, one request at a time.
+
+    Raises `WorkloadError`, and the exceptions of `Worker`.
+    """
+    if any(each.lookup_only for each in workload.requests):
+        raise WorkloadError(
+            "the workload has requests that are only looked up, which no scheduler does; name "
+            "another one, or leave the KV connector out"
+        )
+    engines, runs, hashing = [], [], 0.0
+    asked = {
+        "config": deployment.model.config,
+        "arguments": [
+            *deployment.arguments,
+            *("--max-model-len", str(workload.longest + 1), "--enable-prefix-caching"),
+        ],
+        "pool_requests": deployment.pool_requests,
+    }
+    for target in targets:
+        with closing(Session.of(target, limits)) as session:
+            told = session.ask(op="simulate", deploy=asked)
+            if "cannot" in told:
+                remedy = "; change --tokens, --model or the connector" if told["refused"] else ""
+                raise WorkloadError(f"vLLM {target.label}: {told['cannot']}{remedy}")
+            engine = engine_adapter().validate_python(told["engine"])
+            arrivals, known, spent = _known(workload, engine, progress)
+            hashing += spent
+            sizes = [(each.prompt, each.prompt + each.output) for each in arrivals]
+            run = Run(
+                f"vLLM {target.label}",
+                engine.retention_interval,
+                known,
+                sum(prompt for prompt, _ in sizes),
+                release=target.version,
+                tier=told["tier"]["name"],
+            )
+            begin = {
+                "requests": [
+                    (
+                        each.prompt,
+                        each.output,
+                        bound.shared,
+                        *((0, 0) if bound.donor is None else sizes[bound.donor]),
+                    )
+                    for each, bound in zip(workload.requests, known, strict=True)
+                ]
+            }
+            play = _Play(arrivals, None, 1, limits.timeout, progress)
+            play.go_on(run, begin, session)
+            runs.append(run)
+            engines.append(engine)
+    chosen = Deployment(engines[0], (engines[0].retention_interval,), 1, deployment.model.name)
+    return Simulated(workload, chosen, runs, hashing)
+
+
+def _known(
+    workload: Workload, engine: EngineConfiguration, progress: Progress
+) -> tuple[list[Arrival], list[Bound], float]:
+    """What each request could hit on an engine, and the seconds that its hashes took."""
+    _follow(engine)
+    with tempfile.TemporaryDirectory(prefix="hitproof-") as home:
+        start, total = thread_time(), len(workload.requests)
+        unit, ahead = engine.hash_block_size, engine.num_hash_lookahead_tokens
+        file = HashFile(Path(home) / "hashes", unit, ahead)
+        arrivals = file.write(workload, lambda done: progress("hashes", done, total))
+        spent = thread_time() - start
+        return arrivals, bounds(workload, engine, arrivals, file), spent
+
+
+def _follow(engine: EngineConfiguration) -> None:
+    if cache_setup(engine).fine:
+        raise WorkloadError(
+            "hits of this engine may end inside blocks, which simulations do not follow; name one "
+            "whose hashes cover a whole block, or use `hitproof doctor`"
+        )
+
+
 def _references(targets: Sequence[Target]) -> Iterator[tuple[str, Policies]]:
     """The reference with the spec's policies and with those of releases."""
     yield "reference", Policies()
@@ -225,20 +325,25 @@ def _references(targets: Sequence[Target]) -> Iterator[tuple[str, Policies]]:
 @dataclass(frozen=True)
 class _Play:
     arrivals: Sequence[Arrival]
-    hashes: HashFile
+    hashes: HashFile | None
     max_num_seqs: int
     timeout: float
     progress: Progress
 
     def on_target(self, run: Run, engine: EngineConfiguration, session: Session) -> None:
         """Play in a worker, in batches, so that progress is seen."""
-        start = perf_counter()
+        assert self.hashes is not None
         begin: dict[str, Any] = {
             "engine": as_plain(engine),
             "arrivals": [[*asdict(each).values()] for each in self.arrivals],
             "hashes": str(self.hashes.path),
             "max_num_seqs": self.max_num_seqs,
         }
+        self.go_on(run, begin, session)
+
+    def go_on(self, run: Run, begin: dict[str, Any], session: Session) -> None:
+        """Go on from what begins, until it is done."""
+        start = perf_counter()
         self._report(run, 0)
         try:
             while not run.served and not run.cannot:
@@ -257,6 +362,7 @@ class _Play:
     def on_reference(self, run: Run, engine: EngineConfiguration, chosen: Policies) -> None:
         """Play in this process."""
         start = perf_counter()
+        assert self.hashes is not None
         manager = SimulatedReference(engine, chosen)
         played = Simulation(manager, engine, self.arrivals, self.hashes, self.max_num_seqs)
         while not played.done:

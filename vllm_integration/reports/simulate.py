@@ -45,6 +45,7 @@ def _run_json(run: Run) -> dict[str, Any]:
         return shown | {"cannot": run.cannot}
     return shown | {
         "hit_rate": hit_rate(run),
+        **({"tier": run.tier, "tier_rate": tier_rate(run)} if run.tier else {}),
         **run.figures(),
         "cached": [{"requests": ended, "keys": keys} for ended, keys in run.samples],
         "operations": run.operations,
@@ -58,8 +59,10 @@ def requests(found: Simulated, run: Run) -> Iterator[dict[str, Any]]:
         donor = None if bound.donor is None else run.served[bound.donor]
         lost = losses(bound, served, donor)
         told = asdict(served)
-        for unshown in ("request", "horizon", "junctions", "ends"):
+        for unshown in ("request", "horizon", "junctions", "ends", "tier"):
             del told[unshown]
+        if not run.tier:
+            del told["of_tier"]
         yield {
             "name": found.workload.label(served.request),
             "prompt": found.workload.requests[served.request].num_prompt_tokens,
@@ -106,6 +109,11 @@ def hit_rate(run: Run) -> float:
     return hits / max(1, run.queried)
 
 
+def tier_rate(run: Run) -> float:
+    """Tokens that were hit and the tier was asked for, of all tokens of prompts."""
+    return sum(each.of_tier for each in run.served) / max(1, run.queried)
+
+
 def about(found: Simulated) -> str:
     """What was played on what."""
     engine = found.deployment.engine
@@ -141,15 +149,26 @@ def summary(found: Simulated) -> Iterator[tuple[str, ...]]:
         yield (
             run.subject,
             retention(run),
-            f"{shown['hits']} ({100 * shown['hit_rate']:.1f} %)",
+            _hits(run, shown),
             str(shown["unbounded"]),
             str(shown["foresight"]),
             ", ".join(lost_in_words(run, found.deployment.engine)) or "nothing",
             str(shown["evictions"]),
             str(shown["refused"]),
             str(shown["preempted"]),
-            *(f"{run.operations[operation]['seconds']:.2f}" for operation in OPERATIONS),
+            *(
+                f"{run.operations[operation]['seconds']:.2f}" if run.operations else "-"
+                for operation in OPERATIONS
+            ),
         )
+
+
+def _hits(run: Run, shown: dict[str, Any]) -> str:
+    """What was hit, and what of it the tier was asked for."""
+    told = f"{shown['hits']} ({100 * shown['hit_rate']:.1f} %)"
+    if not run.tier:
+        return told
+    return f"{told}, {shown['of_tier']} ({100 * shown['tier_rate']:.1f} %) of the tier"
 
 
 def lost_in_words(run: Run, engine: EngineConfiguration) -> list[str]:

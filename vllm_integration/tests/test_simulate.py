@@ -18,8 +18,16 @@ from hitproof.conformance.simulation.causes import Cause
 from hitproof.conformance.simulation.generators import GENERATORS, forks
 from hitproof.spec.groups import alignment
 from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate.doctor import read_model, with_paths
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.gate.simulate import Deployment, Simulated, engine_of, simulate
+from hitproof.vllm_integration.gate.simulate import (
+    Deployment,
+    Simulated,
+    TierDeployment,
+    engine_of,
+    simulate,
+    simulate_tier,
+)
 from hitproof.vllm_integration.reports.html.simulate import simulate_page
 from hitproof.vllm_integration.reports.simulate import lookups, simulated_csv, simulated_json
 from hitproof.vllm_integration.survey import costs
@@ -208,3 +216,71 @@ def test_the_schema_is_printed() -> None:
     code, text, _ = ran("--schema")
     assert code == 0
     assert json.loads(text)["properties"]["requests"]
+
+
+# --- a second tier
+
+OFFLOADING = ("--kv-offloading-size", "4")
+STORE = ("--kv-transfer-config", '{"kv_connector": "MooncakeStoreConnector", "kv_role": "kv_both"}')
+SIMPLE = (STORE[0], STORE[1].replace("MooncakeStore", "SimpleCPUOffload"))
+DRAFTS = (
+    "--speculative-config",
+    '{"method": "eagle", "model": "llama-3-8b-eagle", "num_speculative_tokens": 2}',
+)
+TIERS: dict[str, tuple[str, str, tuple[str, ...], set[Cause]]] = {
+    "room": (
+        "chat",
+        "llama-3-8b",
+        ("--kv-offloading-size", "0.2"),
+        {Cause.TIER_ROOM, Cause.TIER_STORE},
+    ),
+    "prompts": ("chat", "llama-3-8b", OFFLOADING, {Cause.TIER_STORE}),
+    "store": ("resends", "llama-3-8b", STORE, set()),
+    "drafts": ("documents", "llama-3-8b", (*STORE, *DRAFTS), set()),
+    "simple": ("agents", "llama-3-8b", SIMPLE, set()),
+    "windows": ("chat", "gpt-oss-20b", OFFLOADING, {Cause.RETENTION, Cause.TIER_STORE}),
+    "states": ("resends", "qwen3-next-80b-a3b", OFFLOADING, set()),
+}
+
+
+@pytest.mark.long
+@pytest.mark.release
+def test_a_tier_and_what_it_loses() -> None:
+    """Every token that is lost beside it has a cause, which none of them is a fault's."""
+    target = [resolve("0.33.0")]
+    found = {}
+    for name, (workload, model, arguments, _) in TIERS.items():
+        played = GENERATORS[workload](14, 4000, 1)
+        chunk = ("--max-num-batched-tokens", "1024")
+        asked = TierDeployment(read_model(model), with_paths([*arguments, *chunk]), 1.0)
+        answer = simulate_tier(played, asked, target, limits(120.0), lambda *_: None)
+        (run,) = answer.runs
+        assert sum(run.lost.values()) == sum(
+            max(0, bound.unbounded - served.hit)
+            for bound, served in zip(run.bounds, run.served, strict=True)
+        )
+        assert not run.faults, name
+        assert 0 < run.figures()["of_tier"] <= run.figures()["hits"], name
+        found[name] = {cause for cause, tokens in run.lost.items() if tokens}
+    assert found == {name: expected for name, (*_, expected) in TIERS.items()}
+    (told,) = simulated_json(answer)["runs"]
+    assert 0 < told["tier_rate"] <= told["hit_rate"] < 1
+    assert "of_tier" in simulated_csv(answer).partition("\n")[0].split(",")
+    assert "latest, of the tier" in simulate_page(answer, "hitproof simulate")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["chat", "--kv-offloading-size", "1", "--eagle"], "--speculative-config has drafts"),
+        (["chat", "--kv-offloading-size", "1"], "no config.json; name a directory that has one"),
+        (
+            ["forks", "--model", "llama-3-8b", "--kv-offloading-size", "1"],
+            "only looked up, which no scheduler does",
+        ),
+    ],
+)
+def test_what_a_tier_does_not_go_with(arguments: list[str], said: str) -> None:
+    ended = CliRunner().invoke(cli.app, ["simulate", *arguments])
+    assert ended.exit_code == 2
+    assert said in " ".join(ended.output.split())

@@ -50,7 +50,7 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     ``shortest`` the shortest prompt is looked for that hits anything.
     """
     try:
-        engine = Engine(_model(message["config"]), message["arguments"])
+        engine = Engine(model_directory(message["config"]), message["arguments"])
     except tuple(_ENDS) as end:
         return {"refused": str(end), "end": _ENDS[type(end)]}
     patient = _Patient(engine, subject, message["answer"], message["question"])
@@ -123,13 +123,13 @@ _OF_SETUP = (
 def broken_by(config: str, arguments: Sequence[str]) -> frozenset[str]:
     """The rules that the groups of a model break; why start-up refuses it is one."""
     try:
-        engine = Engine(_model(config), arguments)
+        engine = Engine(model_directory(config), arguments)
     except tuple(_ENDS) as end:
         return frozenset({f"start-up: {end}"})
     return frozenset(str(each.rule) for each in broken_rules(_derived(engine, setup_of(engine))))
 
 
-def _model(config: str) -> str:
+def model_directory(config: str) -> str:
     """A directory that has the config.json alone, without the quantization of weights.
 
     That takes compiled kernels, and decides nothing about the cache.
@@ -158,7 +158,7 @@ def setup_of(engine: Engine) -> CacheSetup:
     )
 
 
-def _tier_of(engine: Engine, setup: CacheSetup, subject: VllmSubject) -> TierSetup:
+def tier_of(engine: Engine, setup: CacheSetup, subject: VllmSubject) -> TierSetup:
     """The tier of an engine, as far as what it serves depends on it."""
     tier = engine.tier
     assert tier is not None
@@ -199,7 +199,7 @@ class _Patient:
         self._engine, self._answer, self._question = engine, answer, question
         self._fresh = (_OF_ITS_OWN * number for number in count(1))
         self.setup = setup_of(engine)
-        self.tier = None if engine.tier is None else _tier_of(engine, self.setup, subject)
+        self.tier = None if engine.tier is None else tier_of(engine, self.setup, subject)
         self._sampled: bool | None = None
         self._stored: set[int] = set()
 

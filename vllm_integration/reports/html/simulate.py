@@ -45,6 +45,11 @@ def _plots(found: Simulated, runs: Sequence[Run]) -> list[tuple[str, Markup]]:
     for run in runs:
         hits = list(itertools.accumulate(each.hit for each in run.served))
         rates.add(_label(run), [hits[n] / prompts[n] for n in numbers])
+        if run.tier:
+            tier = list(itertools.accumulate(each.of_tier for each in run.served))
+            rates.add(f"{_label(run)}, of the tier", [tier[n] / prompts[n] for n in numbers])
+    if not any(run.operations for run in runs):
+        return [("hit rate over time", drawn(rates, 0))]
     groups = [f"group {number}" for number in range(len(found.deployment.engine.groups))]
     cached = chart("StackedBar", "Blocks cached in each group at the end")
     held = chart("StackedBar", "Most blocks that one request held in each group")
