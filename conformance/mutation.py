@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from textwrap import indent
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias, TypeVar
 
@@ -77,6 +79,7 @@ class Mutant:
         lines: the statement's first and last line in its file.
         probe: where the change takes effect on a condition only, makes the code of the function as
             it is that records whether the condition held; else None.
+        text: gives the text of the module with the change, if there is one.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Mutant:
     after: str
     lines: tuple[int, int]
     probe: Callable[[], CodeType] | None = None
+    text: Callable[[], str] | None = None
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -105,7 +109,8 @@ def mutants(module: ModuleType, wanted: Collection[str] | None = None) -> Iterat
     ``wanted`` limits them to functions with these qualified names. Signatures, docstrings, and
     what is raised or asserted are not mutated: they state no value.
     """
-    for path, node in defined_functions(ast.parse(inspect.getsource(module))):
+    source = inspect.getsource(module)
+    for path, node in defined_functions(ast.parse(source)):
         names = [scope.name for scope in path] + [node.name]
         qualified = ".".join(names)
         if wanted is not None and qualified not in wanted:
@@ -126,7 +131,16 @@ def mutants(module: ModuleType, wanted: Collection[str] | None = None) -> Iterat
                 before=head_of(_at(node, statement)),
                 after=head_of(_at(mutated, statement)),
                 lines=lines_of(_at(node, statement)),
+                text=partial(_rewritten, source, node, mutated),
             )
+
+
+def _rewritten(text: str, node: ast.FunctionDef, mutated: ast.FunctionDef) -> str:
+    """The text of a module with another definition of a function."""
+    lines = text.splitlines(keepends=True)
+    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    definition = indent(ast.unparse(mutated), " " * node.col_offset)
+    return "".join([*lines[: first - 1], definition, "\n", *lines[node.end_lineno :]])
 
 
 def function_of(module: ModuleType, path: Collection[str]) -> FunctionType:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import math
 from pathlib import Path
 
@@ -98,3 +99,17 @@ def test_methods_are_mutated_and_what_is_raised_is_not() -> None:
 def test_the_lines_of_a_statement_end_before_those_in_it() -> None:
     (statement,) = ast.parse("match x:\n    case 1:\n        y = 1\n").body
     assert mutation.lines_of(statement) == (1, 1)
+
+
+def test_the_text_of_a_mutant_is_the_module_with_the_change() -> None:
+    original = ast.parse(inspect.getsource(groups)).body
+    for mutant in mutants(groups, {"geometry"}):
+        assert mutant.text is not None
+        changed = ast.parse(mutant.text()).body
+        differ = [
+            (ast.unparse(old), ast.unparse(new))
+            for old, new in zip(original, changed, strict=True)
+            if ast.dump(old) != ast.dump(new)
+        ]
+        ((old, new),) = differ
+        assert new.count(mutant.after) > old.count(mutant.after) or mutant.before in old

@@ -376,7 +376,63 @@ def apart(x: int, y: int) -> tuple[list[int], list[int]]:
     return [y] * x, [y] * x
 
 
+def filled_together(x: int, y: int) -> int:
+    one: list[int] = []
+    other: list[int] = []
+    for number in range(x):
+        if number % y:
+            break
+        one.append(number)
+        other.append(y)
+    return len(one)
+
+
+def filled_together_as_the_other(x: int, y: int) -> int:
+    one: list[int] = []
+    other: list[int] = []
+    for number in range(x):
+        if number % y:
+            break
+        one.append(number)
+        other.append(y)
+    return len(other)
+
+
+def filled_one_more(x: int, y: int) -> int:
+    one: list[int] = []
+    other: list[int] = []
+    for number in range(x):
+        one.append(number)
+        if number % y:
+            break
+        other.append(y)
+    return len(one)
+
+
+def from_a_start(x: int, y: int) -> list[int]:
+    start = x // y if x > 0 else 0
+    found = [y] * start
+    for number in range(start, x):
+        if number % y:
+            break
+        found.append(y)
+    return found
+
+
+def from_a_start_always(x: int, y: int) -> list[int]:
+    start = x // y if x > -1 else 0
+    found = [y] * start
+    for number in range(start, x):
+        if number % y:
+            break
+        found.append(y)
+    return found
+
+
 VERSIONS = (
+    (filled_together, filled_together_as_the_other, True),
+    (filled_together, filled_one_more, False),
+    (from_a_start, from_a_start_always, True),
     (total, total, True),
     (total, total_by_while, True),
     (total, total_of_one_more, False),

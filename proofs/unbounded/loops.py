@@ -19,6 +19,7 @@ from hitproof.proofs.unbounded.machine import Frame, Machine
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge
 from hitproof.proofs.unbounded.values import (
+    NULL,
     Block,
     Entries,
     Filled,
@@ -415,18 +416,21 @@ class Loops:
     ) -> None:
         """Give what is equal in both loops, or counts their iterations, the same unknown value."""
         own = [place for place in first if place[0] != _POSITION]
-        for place in sorted(own, key=lambda place: place[0] >= second):
+        own.sort(key=lambda place: bool(place[0] >= second))
+        for place in own:
             value = first[place]
             if place not in loop.twins:
                 others = [each for each in first if each[0] == _POSITION]
                 if place[0] >= second:
                     others += [p for p in first if p[0] != _POSITION and p[0] < second]
+                elif place[-1] == "length":  # lists that are filled together
+                    others += [p for p in own[: own.index(place)] if p[-1] == "length"]
                 loop.twins[place] = sorted(
                     others,
                     key=lambda each, place=place: each[1:] != place[1:],  # type: ignore[misc]
                 )
             twins = loop.twins[place]
-            while twins and not self._are_equal(known, value, first[twins[0]]):
+            while twins and not self._are_equal(known, value, first.get(twins[0])):
                 del twins[0]
             if twins:
                 unknown[place] = unknown[twins[0]]
@@ -752,8 +756,9 @@ def _kind(place: Place, old: Any, new: Any) -> str:
         return "truth"
     beyond = place[-1] == "cell" and isinstance(old, Unknown)
     if isinstance(new, Block) and (beyond or isinstance(old, Block)):
-        of_group = beyond or old.group == new.group
-        return f"block {new.group}" if of_group else "unknown"
+        found = [each for each in (old, new) if isinstance(each, Block) and not is_same(each, NULL)]
+        groups = {each.group for each in found}  # the null block is one of any group
+        return "unknown" if len(groups) > 1 else f"block {max(groups, default=0)}"
     if isinstance(old, Listing) and isinstance(new, Listing):
         return "listing" if old.items is None and new.items is None else "unknown"
     return "truth" if beyond and is_truth(new) else "unknown"

@@ -207,6 +207,7 @@ class Machine:
         self.active: list[tuple[set[int], int]] = []
         self._cut, self._contracts = cut, contracts
         self._clock = self._hashed = 0
+        self._certain: Callable[[Term], Formula] | None = None
         self._iterated: list[tuple[Listing, ...]] = []
 
     # --- calls
@@ -223,7 +224,7 @@ class Machine:
             contract = self._contracts.get(function)
             if contract is not None:
                 return contract.apply(self, *arguments, **named)
-            return self._execute(function, arguments, named)
+            return self.execute(function, arguments, named)
         described = next((told for known, told in DESCRIBED if known is function), None)
         if described is not None:
             try:
@@ -247,9 +248,10 @@ class Machine:
         self.call(initialize, [made, *arguments], named)
         return made
 
-    def _execute(
+    def execute(
         self, function: FunctionType, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:
+        """Call a function as it is, even if it is described."""
         frame = Frame(function, source_of(function))
         if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
             raise Unsupported("a generator", frame.place(frame.source.definition))
@@ -541,13 +543,20 @@ class Machine:
 
     def has_hash(self, place: Term, group: int = 0) -> Formula:
         """Whether a block has a hash by now."""
-        return self.arithmetic.holds_at(f"hashed@{self._hashed}/{group}", place)
+        has: Formula = self.arithmetic.holds_at(f"hashed@{self._hashed}/{group}", place)
+        if self._certain is not None:
+            self.path.suppose(self.arithmetic.implies(self._certain(place), has))
+        return has
 
-    def change_hashes(self) -> None:
-        """From now on blocks may have a hash that had none, and the other way round."""
+    def change_hashes(self, certain: Callable[[Term], Formula] | None = None) -> None:
+        """From now on blocks may have a hash that had none, and the other way round.
+
+        Those at the ``certain`` places have one.
+        """
         if self.active:
             raise Unsupported("hashes that are changed in a loop")
         self._hashed += 1
+        self._certain = certain
 
     def _of_record(self, record: Record, name: str) -> Any:
         found = inspect.getattr_static(record.python_type, name, None)

@@ -26,7 +26,7 @@ from hitproof.proofs.unbounded.values import (
 from hitproof.spec.terms import Formula, Term
 
 REQUEST = "request"
-_COUNTED, _HANDED = "num_cached_block", "handed over"
+_COUNTED, _HANDED, _MISSING = "num_cached_block", "handed over", "missing"
 
 
 class AnyRegistration:
@@ -60,7 +60,7 @@ class AnyRegistration:
         self.junction: Term = here.atom("junction", 0)
         self.interval = Record(object)
         self._num_blocks: Term = here.atom("num_blocks", 0)
-        self._masks: list[tuple[Listing, Term, Term]] = []
+        self._masks: list[tuple[Listing | None, Term, Term]] = []
         self.sizes: dict[str, Term] = {
             "block_size": self.block_size,
             "alignment": self.alignment,
@@ -96,6 +96,7 @@ class AnyRegistration:
         """A call of a manager's function, for which the manager is made anew; it is returned."""
 
         def call(machine: Machine) -> Record:
+            self._masks.clear()
             before = {REQUEST: self.before} if machine.decide(self.before >= 1) else {}
             counted = Entries(before, born=machine.tick())
             handed: list[Term] = []
@@ -107,7 +108,7 @@ class AnyRegistration:
             }
 
             def block(place: Term) -> Block:
-                missing = machine.decide(self.here.holds_at("missing", place))
+                missing = machine.decide(self.here.holds_at(_MISSING, place))
                 return NULL if missing else Block(place)
 
             ignored = Contract(lambda _machine, *_item: None)
@@ -136,8 +137,13 @@ class AnyRegistration:
 
         return Contract(call)
 
-    def mask(self, spec: Record, read: Callable[..., Mapping[str, Any]]) -> Contract:
-        """The mask of some blocks; ``read`` gives what it is called with, by one name each."""
+    def mask(
+        self, spec: Record, read: Callable[..., Mapping[str, Any]], plain: Any = None
+    ) -> Contract:
+        """The mask of some blocks; ``read`` gives what it is called with, by one name each.
+
+        A ``plain`` one, which may give None for all blocks, is executed.
+        """
         own = {
             "alignment": self.alignment,
             "spec": spec,
@@ -147,7 +153,7 @@ class AnyRegistration:
             "ranks": 1,
         }
 
-        def mask(machine: Machine, *given: Any, **named: Any) -> Listing:
+        def mask(machine: Machine, *given: Any, **named: Any) -> Listing | None:
             told = dict(read(*given, **named))
             start, end = told.pop("start"), told.pop("end")
             promised = told.pop("boundaries", None)
@@ -155,6 +161,9 @@ class AnyRegistration:
                 machine.path.require(f"the mask has its own {name}", is_same(value, own[name]))
             if promised is not None:
                 self._check_promised(machine, promised)
+            if plain is not None and machine.execute(plain, given, named) is None:
+                self._masks.append((None, start, end))
+                return None
             made = machine.new_list([])
             made.items, made.length = None, end - start
             made.cell = self.here.flag(f"mask@{made.born}")
@@ -202,7 +211,12 @@ class AnyRegistration:
                     break
             else:  # without one all are registered, as hits need where they end on any block
                 require("there is a mask", block_mask is None and self.alignment == size)
-            machine.change_hashes()
+
+            def is_registered(place: Term) -> Formula:
+                inside = (num_cached_blocks <= place) & (place < num_full_blocks)
+                return inside & self.here.not_(self.here.holds_at(_MISSING, place))
+
+            machine.change_hashes(is_registered if block_mask is None else None)
             handed.append(num_full_blocks)
 
         return Contract(take)

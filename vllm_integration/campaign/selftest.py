@@ -79,7 +79,8 @@ def work(question: Mapping[str, Any], place: Place) -> Result:
             str(number): outcomes[number]["detail"]
             for number in wanted
             if not outcomes[number]["caught"]
-        }
+        },
+        "proved": [number for number in wanted if outcomes[number].get("proved")],
     }
 
 
@@ -109,7 +110,9 @@ def fold(given: Given, ended: Ended) -> Summary:
         for number in job.question["mutants"]:
             detail = survivors.get(str(number))
             caught = "caught" if detail is None else ""
-            outcomes[len(described)] = {"caught": caught, "by": "", "detail": detail or ""}
+            proved = number in result.get("proved", ())
+            told = {"caught": caught, "by": "", "detail": detail or "", "proved": proved}
+            outcomes[len(described)] = told
             described.append(given.facts["mutants"][number])
     every = len(given.facts["mutants"])
     sample = None if len(described) == every else len(described)
@@ -118,7 +121,8 @@ def fold(given: Given, ended: Ended) -> Summary:
     fill(report, described, outcomes, equivalents.load(EQUIVALENTS))
     summary.about = (
         f"{len(report.judged)} of {every} {chosen.family} mutants of vLLM {target.label}, "
-        f"{len(report.equivalents)} of them equivalent: {len(report.caught)} caught "
+        f"{len(report.equivalents)} of them equivalent ({report.proved} proved): "
+        f"{len(report.caught)} caught "
         f"({report.share:.2f} %)"
     )
     rows = [

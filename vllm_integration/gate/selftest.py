@@ -44,6 +44,7 @@ class Judged:
         killed_by: the first of vLLM's own tests that fails, where the gate lets the mutant pass and
             they are run; else "".
         looks_up: whether the function is one of a tier that looks up, or a mask.
+        proved: whether the solver proves that it does what the function does.
     """
 
     change: Change
@@ -56,6 +57,7 @@ class Judged:
     beside_known: bool = False
     killed_by: str = ""
     looks_up: bool = False
+    proved: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class SelfTestReport:
         profile: how much the checks covered.
         chosen: which mutants are judged.
         judged: every mutant, in the order of the target's text.
-        equivalents: equivalent mutants, with the entry that gives the reason.
-        stale: entries whose mutant is caught, or is not there.
+        equivalents: equivalent mutants, with the entry that gives the reason, unless it is proved.
+        stale: entries whose mutant is caught, proved equivalent, or not there.
         unfinished: checks that could not be run on the target as it is.
         seconds: wall clock, filled in by the caller.
     """
@@ -100,7 +102,7 @@ class SelfTestReport:
     profile: Profile
     chosen: Chosen = field(default_factory=Chosen)
     judged: list[Judged] = field(default_factory=list)
-    equivalents: list[tuple[Judged, Equivalent]] = field(default_factory=list)
+    equivalents: list[tuple[Judged, Equivalent | None]] = field(default_factory=list)
     stale: list[Equivalent] = field(default_factory=list)
     unfinished: int = 0
     seconds: float = 0.0
@@ -122,8 +124,13 @@ class SelfTestReport:
 
         Equivalent ones are not, where the test is known to look at how the same is said.
         """
-        excused = {mutant.change for mutant, e in self.equivalents if e.excuses(mutant.killed_by)}
+        excused = {m.change for m, e in self.equivalents if e and e.excuses(m.killed_by)}
         return [m for m in self.judged if m.killed_by and m.change not in excused]
+
+    @property
+    def proved(self) -> int:
+        """How many mutants the solver proves equivalent."""
+        return sum(mutant.proved for mutant in self.judged)
 
     @property
     def counted(self) -> int:
@@ -265,13 +272,14 @@ def fill(
                 **outcomes[number],
             )
         )
+    report.equivalents += [(mutant, None) for mutant in report.judged if mutant.proved]
     judged = {mutant.change: mutant for mutant in report.judged}
     chosen = report.chosen
     for entry in equivalents:
         if not entry.applies_to(report.target.version) or entry.family != chosen.family:
             continue
         mutant = judged.get(entry.change)
-        if mutant is not None and not mutant.caught:
+        if mutant is not None and not mutant.caught and not mutant.proved:
             report.equivalents.append((mutant, entry))
         elif mutant is not None or chosen.covers(entry.change.function):
             report.stale.append(entry)

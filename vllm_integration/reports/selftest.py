@@ -11,11 +11,13 @@ from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.selftest import Judged, SelfTestReport
 
+_PROVED = "The solver proves that it does what the function does."
+
 
 def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:
     """The report as JSON."""
     verdict = report.verdict(at_least)
-    same = {mutant.change: entry.reason for mutant, entry in report.equivalents}
+    same = {m.change: entry.reason if entry else _PROVED for m, entry in report.equivalents}
     return {
         "verdict": verdict.label,
         "exit_code": int(verdict),
@@ -26,6 +28,7 @@ def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:
         "mutants": len(report.judged),
         "caught": len(report.caught),
         "equivalent": len(report.equivalents),
+        "proved_equivalent": report.proved,
         "survived": len(report.survivors),
         "killed_by_upstream": len(report.killed),
         "beside_known": sum(mutant.beside_known for mutant in report.judged),
@@ -54,14 +57,14 @@ def print_selftest(
     for mutant in report.killed:
         _print_mutant("[bold red]vLLM's tests notice[/]", mutant, mutant.killed_by, console)
     for mutant, entry in report.equivalents if verbose else ():
-        _print_mutant("equivalent", mutant, entry.reason, console)
+        _print_mutant("equivalent", mutant, entry.reason if entry else _PROVED, console)
     for mutant in report.caught if verbose else ():
         _print_mutant(f"caught as {mutant.caught}", mutant, mutant.detail, console)
     for entry in report.stale:
         console.print(
             f"[bold red]stale[/]: {escape(entry.change.function)}: {escape(entry.change.original)} "
-            f"-> {escape(entry.change.mutant)} is caught or not there; remove the entry or narrow "
-            f"its releases ({entry.releases})"
+            f"-> {escape(entry.change.mutant)} is caught, proved or not there; remove the entry "
+            f"or narrow its releases ({entry.releases})"
         )
     by_function: dict[str, list[Judged]] = {}
     for mutant in report.judged:
@@ -73,7 +76,8 @@ def print_selftest(
         console.print(f"  {function}: {found} of {counted} caught")
     ways = Counter(mutant.caught for mutant in report.caught)
     console.print(
-        f"{count(report.judged, 'mutant')}, {len(report.equivalents)} of them equivalent; "
+        f"{count(report.judged, 'mutant')}, {len(report.equivalents)} of them equivalent "
+        f"({report.proved} proved by the solver); "
         f"caught {len(report.caught)} ("
         + ", ".join(f"{way}: {number}" for way, number in ways.most_common())
         + f"); {len(report.survivors)} survive; "

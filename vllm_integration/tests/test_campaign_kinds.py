@@ -166,15 +166,17 @@ def test_each_mutant_is_in_one_job_and_survivors_are_told() -> None:
     assert [n for job in jobs for n in job.question["mutants"]] == list(range(23))
     none: Ended = [(job, {"survivors": {}}) for job in jobs[:2]]
     assert selftest.fold(given, none).verdict is Verdict.CONFORMS
-    found = selftest.fold(given, [*none, (jobs[2], {"survivors": {"21": "3 checks run it"}})])
+    told = {"survivors": {"21": "3 checks run it", "22": "2 checks run it"}, "proved": [22]}
+    found = selftest.fold(given, [*none, (jobs[2], told)])
     assert found.verdict is Verdict.DIVERGES
     functions, survivors = (table.rows for table in found.tables)
-    assert functions[20:22] == [("f20", "1", "1", "0"), ("f21", "1", "0", "0")]
+    equivalent = ("f22", "1", "0", "1")
+    assert functions[20:23] == [("f20", "1", "1", "0"), ("f21", "1", "0", "0"), equivalent]
     assert survivors == [
         ("vllm/v1/core/block_pool.py:21", "f21", "a + b", "a - b", "3 checks run it")
     ]
     assert "23 of 23" in found.about
-    assert "22 caught" in found.about
+    assert "1 of them equivalent (1 proved): 21 caught" in found.about
 
 
 # --- commits

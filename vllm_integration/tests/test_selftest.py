@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
@@ -44,13 +45,18 @@ def described(mutant: str, occurrence: int = 1) -> dict[str, Any]:
     }
 
 
-def report(outcomes: list[str], same: list[Equivalent]) -> SelfTestReport:
-    """A report on one mutant an outcome: how it is caught."""
+def report(
+    outcomes: list[str], same: list[Equivalent], proved: Collection[int] = ()
+) -> SelfTestReport:
+    """A report on one mutant an outcome: how it is caught, and which are proved equivalent."""
     made = SelfTestReport(Target("0.33.0", None, "0.33.0"), Profile.QUICK)
     fill(
         made,
         [described(f"if {number}:") for number in range(len(outcomes))],
-        {n: {"caught": c, "by": "a claim", "detail": ""} for n, c in enumerate(outcomes)},
+        {
+            n: {"caught": c, "by": "a claim", "detail": "", "proved": n in proved}
+            for n, c in enumerate(outcomes)
+        },
         same,
     )
     return made
@@ -69,6 +75,15 @@ def test_mutants_that_mean_the_same_are_not_counted() -> None:
     assert made.judged[0].file == "vllm/v1/core/manager.py"
     assert made.verdict(50.0) is Verdict.CONFORMS
     assert made.verdict(51.0) is Verdict.DIVERGES
+
+
+def test_mutants_that_are_proved_to_mean_the_same_need_no_reason() -> None:
+    made = report(["lost hit", "", ""], [equivalent(2)], proved={1})
+    assert made.proved == 1
+    assert not made.survivors
+    assert not made.stale
+    assert made.share == 100.0
+    assert report(["lost hit", ""], [needless := equivalent(1)], proved={1}).stale == [needless]
 
 
 def test_stale_entries_fail() -> None:
@@ -196,7 +211,7 @@ class Polluted(SelfTest):
         self._tasks = [("first", play), ("second", play)]
         lines = frozenset({(0, mutant.lines[0])})
         self._normal = [_Normal(_Said(), lines, float(number)) for number in range(2)]
-        self.mutants, self._functions = [mutant], [mutant.function]
+        self.mutants, self._functions = [replace(mutant, text=None)], [mutant.function]
         self._limit, self._known, self._shown = 60.0, [], frozenset()
         self._left, self._judged = False, judged
 

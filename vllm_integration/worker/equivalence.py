@@ -12,8 +12,11 @@ import inspect
 import linecache
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from enum import Enum
+from functools import partial
+from itertools import product
 from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -56,6 +59,21 @@ _AT_LEAST_ONE = (
 )
 _OWN = ("block_size", "scheduler_block_size", "cache_hit_alignment_tokens", "kv_cache_group_id")
 """The numbers that a manager has beside those of its spec."""
+
+
+class _Ends(Enum):
+    """Where hits end, by ``alignment_tokens``. A function has all calls of some of these."""
+
+    BLOCKS = "at whole blocks of all ranks"
+    HASHES = "at hashes, of which a block has several"
+    ELSEWHERE = "at neither; only masks are asked for that"
+
+
+_MOST_IDS = 3
+"""Up to how many groups that are alike, and looked up together, the functions run."""
+
+_LOOKED_UP = frozenset(("block_pool", "hash_block_size"))
+"""Parameters of functions whose block sizes are whole numbers of hashes."""
 
 
 class _Texts(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -107,13 +125,20 @@ class _Arguments:
         numbers: the numbers among them, by name.
     """
 
-    def __init__(self, parts: Parts, kind: GroupKind | None) -> None:
+    def __init__(self, parts: Parts, kind: GroupKind | None, ids: int) -> None:
         self._parts = parts
         self._kind = kind
+        self._ids = list(range(ids))
+        self._names: frozenset[str] = frozenset()
         self.numbers: dict[str, Any] = {}
+
+    @property
+    def _looks_up(self) -> bool:
+        return not _LOOKED_UP.isdisjoint(self._names)
 
     def of(self, function: Any, manager: type | None) -> dict[str, Any]:
         """An argument for each parameter. Raises `Unsupported`."""
+        self._names = frozenset(inspect.signature(function).parameters)
         return {
             name: self._of_parameter(name, str(parameter.annotation), manager)
             for name, parameter in inspect.signature(function).parameters.items()
@@ -127,7 +152,7 @@ class _Arguments:
             case "block_hashes", _:
                 return self.hashes()
             case "kv_cache_group_ids", _:
-                return self.listing([0])
+                return self.listing(list(self._ids))
             case "block_pool", _:
                 return self.pool()
             case "kv_cache_spec", _ if self._kind is not None:
@@ -148,9 +173,15 @@ class _Arguments:
             self.numbers[name] = self._new(name, _least(name))
         return self.numbers[name]
 
+    def _of_ranks(self) -> Any:
+        """The tokens of a block of all ranks."""
+        ranks = self.number("dcp_world_size") if "dcp_world_size" in self._names else 1
+        return self.number("block_size") * ranks
+
     def _group(self) -> Group:
         kind, size = self._kind, 2
-        assert kind is not None
+        if kind is None:
+            raise Unsupported("an object that is no manager of a kind of groups")
         window = size if kind is GroupKind.SLIDING_WINDOW else None
         return Group(kind, size, window, False, size if kind is GroupKind.CHUNKED_LOCAL else None)
 
@@ -201,12 +232,21 @@ class _AnyArguments(_Arguments):
         kind: GroupKind | None,
         here: Arithmetic,
         decide: Callable[[Formula], bool],
+        ends: _Ends,
+        ids: int,
     ) -> None:
-        super().__init__(parts, kind)
-        self._here, self._decide = here, decide
+        super().__init__(parts, kind, ids)
+        self._here, self._decide, self._ends = here, decide, ends
 
     def _new(self, name: str, least: int | None) -> Term:
-        return self._here.atom(name, least)
+        here = self._here
+        if name == "block_size" and self._looks_up:
+            return here.atom("hashes in a block", 1) * self.number("hash_block_size")
+        if name == "alignment_tokens" and self._ends is _Ends.BLOCKS:
+            return here.atom("blocks between hits", 1) * self._of_ranks()
+        if name == "alignment_tokens" and self._ends is _Ends.HASHES:
+            return self.number("hash_block_size")
+        return here.atom(name, least)
 
     def truth(self, name: str) -> bool:
         return self._decide(self._here.flag(name))
@@ -219,11 +259,12 @@ class _AnyArguments(_Arguments):
 
     def pool(self) -> Record:
         def get(machine: Machine, block_hash: Any, kv_cache_group_ids: Any) -> Listing | None:
-            ids = kv_cache_group_ids
-            if not isinstance(block_hash, Key) or not isinstance(ids, Listing) or ids.items != [0]:
+            ids, key = kv_cache_group_ids, block_hash
+            if not (isinstance(key, Key) and isinstance(ids, Listing) and ids.items == self._ids):
                 raise Unsupported("a question to the block pool that is not about a block")
-            cached = self._here.holds_at("cached", block_hash.place)
-            return machine.new_list([Block(block_hash.place)]) if machine.decide(cached) else None
+            if not machine.decide(self._here.holds_at("cached", key.place)):
+                return None
+            return machine.new_list([Block(key.place, number) for number in self._ids])
 
         own = {"null_block": NULL, "hash_block_size": self.number("hash_block_size")}
         return Record(self._parts.pools.BlockPool, {**own, "get_cached_block": Contract(get)})
@@ -257,12 +298,20 @@ class _SomeArguments(_Arguments):
         near: Mapping[str, int],
         marks: list[int],
     ) -> None:
-        super().__init__(parts, kind)
+        super().__init__(parts, kind, chance.randint(1, _MOST_IDS))
         self._chance, self._near, self._marks = chance, near, marks
         self._density = chance.choice([0.5, 0.8, 0.95, 1.0])
 
     def _new(self, name: str, least: int | None) -> int:
         chance = self._chance
+        if name == "block_size" and self._looks_up:
+            times = self._near.get(name, 0) // self.number("hash_block_size")
+            drawn = chance.randint(1, 4) if chance.random() < 0.5 else times
+            return int(max(drawn, 1) * self.number("hash_block_size"))
+        if name == "alignment_tokens" and self._looks_up:
+            if chance.random() < 0.5:
+                return int(self.number("hash_block_size"))
+            return int(self._of_ranks()) * chance.randint(1, 4)
         if name in self._near and chance.random() < 0.7:
             return max(self._near[name], self._near[name] if least is None else least)
         if self._marks and chance.random() < 0.2:
@@ -287,14 +336,13 @@ class _SomeArguments(_Arguments):
         return items
 
     def pool(self) -> SimpleNamespace:
-        cached: dict[bytes, Any] = {}
+        cached: dict[bytes, list[Any] | None] = {}
 
         def get(block_hash: bytes, kv_cache_group_ids: list[int]) -> list[Any] | None:
-            del kv_cache_group_ids
             if block_hash not in cached:
-                cached[block_hash] = object() if self._chance.random() < self._density else None
-            found = cached[block_hash]
-            return None if found is None else [found]
+                is_there = self._chance.random() < self._density
+                cached[block_hash] = [object() for _ in kv_cache_group_ids] if is_there else None
+            return cached[block_hash]
 
         size = self.number("hash_block_size")
         return SimpleNamespace(null_block=object(), hash_block_size=size, get_cached_block=get)
@@ -347,15 +395,15 @@ class Versions:
         one, manager = _found(own, name)
         other, of_other = _found(self._other.get(module, own), name)
         kind = KINDS.get("" if manager is None else manager.__name__)
-        if inspect.signature(_plain(one)) != inspect.signature(_plain(other)):
+        if str(inspect.signature(_plain(one))) != str(inspect.signature(_plain(other))):
             return Equivalence(Status.INCONCLUSIVE, "its parameters differ")
         types = {} if manager is None or of_other is None else {manager: of_other}
 
-        def state(here: Arithmetic) -> Pair:
+        def state(here: Arithmetic, ends: _Ends, ids: int) -> Pair:
             sizes: dict[str, Any] = {}
 
             def given(decide: Callable[[Formula], bool]) -> dict[str, Any]:
-                any_ = _AnyArguments(self._parts, kind, here, decide)
+                any_ = _AnyArguments(self._parts, kind, here, decide, ends, ids)
                 values = any_.of(one, manager)
                 sizes.update(any_.numbers)
                 return values
@@ -377,7 +425,10 @@ class Versions:
 
         if differs := difference(_FIRST, {}):  # mostly it takes no solver
             return Equivalence(Status.REFUTED, differs)
-        proof = prove_equal(state, seconds)
+        for ends, ids in _calls_of(one):
+            proof = prove_equal(partial(state, ends=ends, ids=ids), seconds)
+            if proof.verdict is not Verdict.PROVED:
+                break
         if proof.verdict is Verdict.INCONCLUSIVE:
             return Equivalence(Status.INCONCLUSIVE, proof.detail)
         differs = difference(_AGREEING if proof.verdict is Verdict.PROVED else _TRIES, proof.sizes)
@@ -405,6 +456,15 @@ def _plain(function: Any) -> FunctionType:
     if not isinstance(plain, FunctionType):
         raise Unsupported(f"a function that is a {type(plain).__name__}")
     return plain
+
+
+def _calls_of(function: Any) -> Iterator[tuple[_Ends, int]]:
+    """The calls of a function: where hits end, and how many groups are looked up together."""
+    names = set(inspect.signature(function).parameters)
+    ends = [_Ends.ELSEWHERE] if names.isdisjoint(_LOOKED_UP) else [_Ends.HASHES]
+    if "alignment_tokens" in names:
+        ends.insert(0, _Ends.BLOCKS)
+    return product(ends, (1, 2) if "kv_cache_group_ids" in names else (1,))
 
 
 def _numbers_in(function: Any) -> set[int]:

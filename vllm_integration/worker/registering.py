@@ -42,6 +42,10 @@ class Registering(OfManager):
         if mask is None:
             raise Predates(f"{self._manager.__name__} has no mask")
         self._mask: FunctionType = getattr(mask, "__func__", mask)
+        base = attribute(self._parts.managers, "SingleTypeKVCacheManager")
+        inherited = vars(base).get(self._mask.__name__)
+        is_plain = getattr(inherited, "__func__", inherited) is self._mask
+        self._plain = self._mask if is_plain else None
         self._tells_replay = "replay_boundaries" in parameters_of(self._function)
         is_mamba = kind is GroupKind.MAMBA
         self._leaves_partial = is_mamba and hasattr(self._manager, _PARTIAL)
@@ -62,7 +66,7 @@ class Registering(OfManager):
         keywords = self._given(values)
         pool = parts.pools.BlockPool
         register = any_.register(self._function, keywords, self._manager, pool, of_spec)
-        contracts = {self._mask: any_.mask(of_spec, self._read)}
+        contracts = {self._mask: any_.mask(of_spec, self._read, self._plain)}
         if self._leaves_partial:
             # What is registered of blocks that are not full is registered beside these.
             contracts[attribute(self._manager, _PARTIAL)] = Contract(lambda *_, **_named: None)

@@ -29,7 +29,7 @@ from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.sandbox.forks import Forks, allow
-from hitproof.vllm_integration.worker import doctor, schedulers, upstream
+from hitproof.vllm_integration.worker import doctor, equivalence, schedulers, upstream
 from hitproof.vllm_integration.worker.mutants import looks_up, of_target, sampled
 from hitproof.vllm_integration.worker.replay import played
 
@@ -40,6 +40,9 @@ _INCONCLUSIVE, _NO_MORE = "inconclusive", "known no more"
 _WEAK = (_INCONCLUSIVE, _NO_MORE)
 """Reports that show no divergence: what shows one is preferred, and looked for."""
 _UPSTREAM_SECONDS = 300.0
+_SECONDS_OF_PROOF = 60.0
+"""For a proof that a mutant is equivalent, for each way of calling the function."""
+_MOST_OF_PROOF = 600.0
 _PIECE = 25
 """Checks that one copy of the worker runs on the unmodified target."""
 
@@ -269,7 +272,23 @@ class SelfTest:
                 if caught[0] not in _WEAK:
                     return found
                 weak = weak or found
-        return weak or {"caught": "", "by": "", "detail": run}
+        if weak is not None:
+            return weak
+        try:
+            proved = self._is_same(mutant)
+        except Exception as error:  # a fault of the prover catches nothing
+            return {"caught": "", "by": "", "detail": f"{run}; its proof fails: {error!r:.200}"}
+        return {"caught": "", "by": "", "detail": run, "proved": proved}
+
+    def _is_same(self, mutant: Mutant) -> bool:
+        """Whether the solver proves that the mutant does what its function does."""
+        if mutant.text is None:
+            return False
+        allow(_MOST_OF_PROOF)
+        module, name = mutant.function.__module__, mutant.function.__qualname__
+        asked = {"texts": {module: mutant.text()}, "module": module, "name": name}
+        known = equivalence.settled(self._subject, {**asked, "seconds": _SECONDS_OF_PROOF})
+        return bool(known["status"] == Status.PROVED)
 
     def _condition_holds(self, mutant: Mutant, probe: CodeType, relevant: Sequence[int]) -> bool:
         """Whether the condition of the fault holds in any of these checks."""
