@@ -1207,12 +1207,14 @@ def _isinstance(_machine: Machine, value: Any, of: Any) -> bool:
     return issubclass(found, tuple(options))
 
 
-def _zip(machine: Machine, *parts: Any) -> Items:
+def _zip(machine: Machine, *parts: Any, strict: Any = False) -> Items:
     each = [machine.items(part) for part in parts]
     if not each or not all(isinstance(part.length, int) for part in each):
         raise Unsupported("zip of any length")
     lists = tuple(of for part in each for of in part.lists)
     length = min(part.length for part in each)
+    if strict is not False and any(part.length > length for part in each):
+        raise Unsupported("a strict zip of unequal lengths")
     return Items(length, lambda place: tuple(p.at(place) for p in each), lists=lists)
 
 

@@ -26,7 +26,8 @@ from hitproof.vllm_integration.adapter.stand_ins import StandIn
 
 _MODULE = "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store.coordinator"
 _CLASS = "MooncakeStoreCoordinator"
-_INNER = "_find_hit_blocks"
+INNER = "_find_hit_blocks"
+"""The method that finds the blocks of a lookup."""
 _MAKE = "from_kv_cache_config"  # since 0.32
 TIERS = "tiers"
 """The driver's name of the feature."""
@@ -129,15 +130,20 @@ class VllmTierLookup:
         self.keys = keys
         found = coordinator(parts, layout)
         find = attribute(found, ENTRIES["lookup"])
-        if layout.model:
-            find = getattr(found, _INNER, find)
-        self._find = find
+        self._find: Any = find
         self._hashes = hashes
         self._unit = layout.hash_block_size
         specs = [group.kv_cache_spec for group in found.kv_cache_groups]
         self.inputs = (found, *specs, hashes)
+        if layout.model and hasattr(found, INNER):
+            self.find_blocks()
         places = _handed_over(layout)
         self._places = None if len(places) == len(layout.groups) else places
+
+    def find_blocks(self) -> "VllmTierLookup":
+        """From now on it returns the blocks themselves, and no masks."""
+        self._find = attribute(self.inputs[0], INNER)
+        return self
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""

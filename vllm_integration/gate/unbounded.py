@@ -33,6 +33,11 @@ _LOOKUPS = (
 _COMMON = ("common_hit_is_valid_for_every_group", "common_hit_is_the_longest")
 """Those that a statement about a coordinator is about."""
 
+_COMMON_LOOKUPS = {
+    "coordinator": "common lookup of",
+    "serving": "lookup in the Mooncake store of",
+}
+
 _TIER_MASKS = {
     "storing": "blocks that the Mooncake store stores of",
     "asking": "blocks that the Mooncake store looks up of",
@@ -58,6 +63,9 @@ _STATEMENTS = (
     "coordinator full_attention sliding_window",
     "coordinator sliding_window eagle",
     "coordinator sliding_window",
+    "serving full_attention eagle sliding_window eagle",
+    "serving full_attention sliding_window",
+    "serving full_attention mamba",
     *(f"{mask} sliding_window{drops}" for mask in _TIER_MASKS for drops in (f" {_EAGLE}", "")),
     "lookup full_attention eagle",
     "lookup full_attention",
@@ -106,7 +114,7 @@ def statements(profile: Profile) -> list[str]:
 
 def seconds_for(name: str) -> float:
     """How long a proof of the statement may take."""
-    return SECONDS * len(kinds_of(name)) if name.startswith("coordinator") else SECONDS
+    return SECONDS * len(kinds_of(name)) if name.startswith(tuple(_COMMON_LOOKUPS)) else SECONDS
 
 
 @dataclass(frozen=True)
@@ -115,8 +123,8 @@ class Unbounded:
 
     Attributes:
         name: what the statement is about: "lookup", "mask", "registration", "freeing", "skipped"
-            tokens, "admission", "replay", "storing" or "asking" of the Mooncake store, or the
-            lookup of a "coordinator", the kind or kinds of its groups, and the rest.
+            tokens, "admission", "replay", "storing", "asking" or "serving" of the Mooncake store,
+            or the lookup of a "coordinator", the kind or kinds of its groups, and the rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
         outside: the causes of known divergences, outside of which it is proved, each with its exact
@@ -144,8 +152,8 @@ class Unbounded:
         if self.name == _HASHES:
             return "hashes that lookups see"
         what, *rest = self.name.split()
-        if what == "coordinator":
-            return f"common lookup of {' and '.join(map(_in_words, kinds_of(self.name)))}"
+        if what in _COMMON_LOOKUPS:
+            return f"{_COMMON_LOOKUPS[what]} {' and '.join(map(_in_words, kinds_of(self.name)))}"
         if what == "replay":
             return f"boundaries of replays{' with EAGLE' if rest else ''}"
         by = {
@@ -188,7 +196,7 @@ def resting(found: Sequence[Unbounded]) -> list[Unbounded]:
     lookups, registration on the masks, and freeing and admission on the tokens that are skipped.
     """
     by_name = {each.name: each for each in found}
-    for name in sorted(by_name, key=lambda name: name.startswith("coordinator")):
+    for name in sorted(by_name, key=lambda name: name.startswith(tuple(_COMMON_LOOKUPS))):
         for needed in _needed(name):
             on, each = by_name.get(needed), by_name[name]
             settled = on is not None and on.status in (Status.PROVED, Status.NOT_APPLICABLE)
@@ -218,7 +226,7 @@ def _needed(name: str) -> Iterator[str]:
         yield f"skipped {kinds_of(name)[0]}"
     if name.startswith("registration"):
         yield from (each for each in _STATEMENTS if each.startswith(f"mask {kinds_of(name)[0]} "))
-    if name.startswith("coordinator"):
+    if name.startswith(tuple(_COMMON_LOOKUPS)):
         for kind in kinds_of(name):
             yield f"lookup {kind.removesuffix(f'+{_EAGLE}')}"
             yield f"lookup {kind.replace('+', ' ')}"

@@ -91,6 +91,7 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
         **_outside_of_tiers(found, block_0),
         "coordinator full_attention sliding_window eagle": [lost],
         "coordinator full_attention eagle sliding_window eagle": [lost],
+        "serving full_attention eagle sliding_window eagle": [lost],
     }
 
 
@@ -414,6 +415,20 @@ OTHER_BLOCKS = {
 
 
 OTHER_NUMBERS = {
+    "a store that serves a block too many": (
+        "serving full_attention sliding_window",
+        "num_blocks = cdiv(hit_length, group.spec.block_size)\n",
+        "num_blocks = cdiv(hit_length, group.spec.block_size) + 1\n",
+    ),
+    "a store that looks for no lookahead block": (
+        "serving full_attention eagle sliding_window eagle",
+        "                        curr_hit_length + eagle_margin,\n"
+        "                        len(block_hashes) * self.hash_block_size,\n"
+        "                    )\n                hit_blocks, _new_hit_length = manager_cls",
+        "                        curr_hit_length,\n"
+        "                        len(block_hashes) * self.hash_block_size,\n"
+        "                    )\n                hit_blocks, _new_hit_length = manager_cls",
+    ),
     "a store that takes each block for a boundary": (
         "storing sliding_window",
         "                alignment_tokens=self.lcm_block_size,\n                kv_cache_spec",

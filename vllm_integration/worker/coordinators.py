@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from hitproof.conformance.checks.lookup import judge_answer
 from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.findings.evidence import LookupEvidence
+from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.proofs.unbounded.coordinators import AnyCoordinator, Asked
 from hitproof.proofs.unbounded.lookups import GroupHit
 from hitproof.proofs.unbounded.machine import Machine, Path
@@ -34,6 +35,7 @@ from hitproof.spec.releases.policies import EagleGroups
 from hitproof.spec.terms import Formula, not_
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
 from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.adapter.tiers import INNER, VllmTierLookup, coordinator_class
 from hitproof.vllm_integration.worker.settling import (
     DEPARTURES,
     Departure,
@@ -57,11 +59,14 @@ class Coordinated(Settling):
     """The lookup over groups of these kinds, each with or without a draft layer.
 
     Attributes:
+        method: the name of the coordinator's lookup.
         kinds: the kinds, and which have draft layers.
         parts: the target's modules.
         real: real coordinators, each of other sizes.
         samples: their layouts.
     """
+
+    method: ClassVar[str] = _FIND
 
     def __init__(self, subject: VllmSubject, kinds: Sequence[tuple[GroupKind, bool]]) -> None:
         self._subject, self.kinds = subject, kinds
@@ -71,15 +76,21 @@ class Coordinated(Settling):
         self._flagged = not all(flagged) and self._use_eagle
         if self._flagged and subject.eagle_groups is EagleGroups.ALL:
             raise CannotJudge("every group drops a block, whichever is flagged")
-        self._policy = LookaheadHorizon.CAPPED if self._alone else subject.lookahead_horizon
+        self._policy = LookaheadHorizon.CAPPED if self._alone else self._reaches()
         if self._policy is LookaheadHorizon.CANDIDATE:
             raise CannotJudge("lookups without a margin are not executed on symbols")
         known = [each for kind, eagle in kinds for each in _known_of(kind, eagle)]
         self.assumptions = ((),) if self._alone else (tuple(dict.fromkeys(known)),)
         self.parts = subject.parts
         self.samples = [self._sampled(number) for number in range(len(_UNITS))]
-        self.real: tuple[Any, ...] = tuple(subject.lookup(each).inputs[0] for each in self.samples)
-        self._function = attribute(self.real[0], _FIND)
+        self.real: tuple[Any, ...] = tuple(self._lookup(each).inputs[0] for each in self.samples)
+        self._function = attribute(self.real[0], self.method)
+
+    def _reaches(self) -> LookaheadHorizon:
+        return self._subject.lookahead_horizon
+
+    def _lookup(self, layout: Layout) -> Any:
+        return self._subject.lookup(layout)
 
     # --- the statement
 
@@ -101,9 +112,13 @@ class Coordinated(Settling):
             "self": made,
             "block_hashes": any_.hashes,
             "max_cache_hit_length": any_.cap,
+            "max_length": any_.cap,
+            "cached_block_pool": lifted.pool,
+            "apply_eagle": True,
         }
         function = self._function.__func__
-        keywords = spelled(function, arguments(function, values, f"the coordinator's {_FIND}"))
+        where = f"the coordinator's {self.method}"
+        keywords = spelled(function, arguments(function, values, where))
 
         def find(machine: Machine, **given: Any) -> Any:
             """Call it on a coordinator that may set attributes and has those of the real one."""
@@ -155,7 +170,7 @@ class Coordinated(Settling):
             layout = self._some_layout(chance, trial.sizes, numbers)
             if layout is None:
                 continue
-            lookup = self._subject.lookup(layout)
+            lookup = self._lookup(layout)
             for _ in range(10):
                 most = chance.randint(
                     max(0, layout.num_tokens - 3 * layout.alignment), layout.num_tokens - 1
@@ -231,6 +246,33 @@ def _some_blocks(chance: random.Random, layout: Layout, most: int) -> frozenset[
     return frozenset(state)
 
 
+class Served(Coordinated):
+    """The lookup of the Mooncake store over groups of these kinds: what finds the blocks."""
+
+    method = INNER
+
+    def __init__(self, subject: VllmSubject, kinds: Sequence[tuple[GroupKind, bool]]) -> None:
+        if not hasattr(coordinator_class(subject.parts), INNER):
+            raise Predates(f"the coordinator of the Mooncake store has no {INNER}")
+        super().__init__(subject, kinds)
+
+    def _reaches(self) -> LookaheadHorizon:
+        """As far as it finds a lookahead block that ends with the request."""
+        unit, most, reaches = 2, 3, LookaheadHorizon.HASHED
+        groups = [Group(GroupKind.FULL_ATTENTION, 1), Group(GroupKind.SLIDING_WINDOW, unit, unit)]
+        layout = Layout(tuple(groups), most + 1, True, 1)
+        lookup = self._lookup(layout)
+        state = frozenset({*((0, block) for block in range(most + 1)), (1, 0), (1, 1)})
+        answer = replay(space_of(layout, lookup, most, reaches), lookup, most, state)
+        lost = judge_answer(layout, lookup, most, reaches, state, answer)
+        return LookaheadHorizon.CAPPED if lost else reaches
+
+    def _lookup(self, layout: Layout) -> Any:
+        lookup = self._subject.tier_lookup(layout)
+        assert isinstance(lookup, VllmTierLookup)
+        return lookup.find_blocks()
+
+
 class _Lifted:
     """A coordinator by its attributes, with symbols for sizes."""
 
@@ -252,6 +294,7 @@ class _Lifted:
             attribute(parts.interface, "KVCacheConfig"),
             attribute(parts.interface, "KVCacheGroupSpec"),
             attribute(parts.pools, "BlockPool"),
+            type(of.real[0]),
         )
         self._resolves = hasattr(parts.utils, "resolve_block_hashes")
         self._signatures = []
@@ -261,23 +304,24 @@ class _Lifted:
             self._signatures.append(function)
             self._gives_length.append(self._returns_length(number, function))
         self.record: Record = self._lift(of.real)
-        managers = self.record.attributes["single_type_managers"]
-        for number, manager in enumerate(managers):
+        for number, manager in enumerate(self.record.attributes.get("single_type_managers", ())):
             manager.attributes[_FIND] = any_.lookup(number, self._read)
-        self._managers = managers
+        self.pool: Record = self.record.attributes.get("block_pool", Record(object))
 
     def _returns_length(self, number: int, function: Callable[..., Any]) -> bool:
         """Whether a group's lookup returns the length, too."""
-        coordinator = self._of.real[0]
+        coordinator, layout = self._of.real[0], self._of.samples[0]
+        alone = Configuration(1, 1, layout.alignment, layout.groups[number], layout.hash_block_size)
+        config = getattr(coordinator, "kv_cache_config", coordinator)
         values = {
             "block_hashes": [],
             "max_length": 0,
             "kv_cache_group_ids": [0],
-            "block_pool": coordinator.block_pool,
-            "kv_cache_spec": coordinator.kv_cache_config.kv_cache_groups[number].kv_cache_spec,
+            "block_pool": self._of.parts.pool(alone),
+            "kv_cache_spec": config.kv_cache_groups[number].kv_cache_spec,
             "drop_eagle_block": False,
             "use_eagle": False,
-            "alignment_tokens": self._of.samples[0].alignment,
+            "alignment_tokens": layout.alignment,
         }
         keywords = spelled(function, arguments(function, values, _FIND))
         return isinstance(function(**keywords)[-1], int)
@@ -294,7 +338,7 @@ class _Lifted:
             raise Unsupported("a lookup of other groups")
         if told.pop("kv_cache_spec") is not own:
             raise Unsupported("a lookup with the spec of another group")
-        if told.pop("block_pool") is not self.record.attributes["block_pool"]:
+        if told.pop("block_pool") is not self.pool:
             raise Unsupported("a lookup in another pool")
         if hashes is self._any.hashes and not self._resolves:
             machine.path.require("each group's lookup has hashes of its blocks", self._are_own(own))
@@ -315,7 +359,7 @@ class _Lifted:
         return None
 
     def _specs(self) -> list[Record]:
-        config = self.record.attributes["kv_cache_config"]
+        config = self.record.attributes.get("kv_cache_config", self.record)
         groups = config.attributes["kv_cache_groups"].items
         return [each.attributes["kv_cache_spec"] for each in groups]
 

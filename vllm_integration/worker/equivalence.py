@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.machinery
 import inspect
 import linecache
+import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +47,9 @@ _AGREEING = 100
 _FAR = 1000
 """Up to which number in the code they run on sizes next to it."""
 
+_RANKS = ("dcp_world_size", "pcp_world_size")
 _AT_LEAST_ONE = (
+    *_RANKS,
     "block_size",
     "hash_block_size",
     "scheduler_block_size",
@@ -54,8 +57,6 @@ _AT_LEAST_ONE = (
     "cache_hit_alignment_tokens",
     "sliding_window",
     "attention_chunk_size",
-    "dcp_world_size",
-    "pcp_world_size",
 )
 _OWN = ("block_size", "scheduler_block_size", "cache_hit_alignment_tokens", "kv_cache_group_id")
 """The numbers that a manager has beside those of its spec."""
@@ -175,8 +176,8 @@ class _Arguments:
 
     def _of_ranks(self) -> Any:
         """The tokens of a block of all ranks."""
-        ranks = self.number("dcp_world_size") if "dcp_world_size" in self._names else 1
-        return self.number("block_size") * ranks
+        ranks = [self.number(name) for name in _RANKS if name in self._names]
+        return math.prod(ranks, start=self.number("block_size"))
 
     def _group(self) -> Group:
         kind, size = self._kind, 2
@@ -316,7 +317,7 @@ class _SomeArguments(_Arguments):
             return max(self._near[name], self._near[name] if least is None else least)
         if self._marks and chance.random() < 0.2:
             return max(least or 0, chance.choice(self._marks))
-        if name in ("dcp_world_size", "pcp_world_size"):
+        if name in _RANKS:
             return chance.choice([1, 1, 1, 2])
         if name in ("alignment_tokens", "retention_interval"):
             return int(self.number("block_size")) * chance.randint(1, 4)

@@ -60,7 +60,7 @@ class Departure:
 
     def told(self, name: str) -> str:
         """The condition in words, for a statement of that name."""
-        if name.startswith("coordinator"):
+        if name.startswith(("coordinator", "serving")):
             return f"a hit is lost only where {self.where} for some group"
         if self.lookahead:
             return f"where {self.where}, a hit is served only if {self.lookahead} blocks follow it"

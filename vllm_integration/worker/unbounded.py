@@ -33,7 +33,7 @@ from hitproof.vllm_integration.adapter.inspection import arguments, attribute, s
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.admitting import Admitting, Replaying
-from hitproof.vllm_integration.worker.coordinators import Coordinated
+from hitproof.vllm_integration.worker.coordinators import Coordinated, Served
 from hitproof.vllm_integration.worker.freeing import Freeing
 from hitproof.vllm_integration.worker.registering import Registering
 from hitproof.vllm_integration.worker.settling import (
@@ -75,6 +75,8 @@ def _named(subject: VllmSubject, name: str) -> Settling:
         return TierMask(subject, TIER_MASKS[what], *kinds_in(name)[0])
     if what == "coordinator":
         return Coordinated(subject, kinds_in(name))
+    if what == "serving":
+        return Served(subject, kinds_in(name))
     if what == "replay":
         return Replaying(subject, "eagle" in more)
     kind, *more = more
