@@ -152,6 +152,7 @@ class Code(StrEnum):
     RESET_ANSWERED_WRONG = "reset-answered-wrong"
     STEP_EXCEEDS_LIMIT = "step-exceeds-limit"
     STEP_LEAVES_WORK = "step-leaves-work"
+    DRAFTS_NEVER_VERIFIED = "drafts-never-verified"
     ADMITTED_OUT_OF_TURN = "admitted-out-of-turn"
     PREEMPTED_WRONGLY = "preempted-wrongly"
     DRAFT_COUNT_WRONG = "draft-count-wrong"
@@ -163,6 +164,7 @@ class Code(StrEnum):
     DERIVED_GROUPS_WRONG = "derived-groups-wrong"
     LAYERS_REFUSED = "layers-refused"
     BEGINNING_NOT_TOLD = "beginning-not-told"
+    TOKENS_TOLD_WRONG = "tokens-told-wrong"
     END_REPORTED_WRONG = "end-reported-wrong"
     CONNECTOR_TOLD_WRONG = "connector-told-wrong"
 

@@ -160,6 +160,7 @@ class _Player:
         self._sessions = Sessions(history, self._waiting, self._arrived, self._ended)
         self._grammars = Grammars(history)
         self._contract = Contract(history.requests)
+        self._in_last: set[str] = set()
         self._verified: tuple[int, int] | None = (0, 0)
 
     def _sign(self, group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
@@ -406,6 +407,7 @@ class _Player:
         for each_wrong in self._rules.judge(plan, now):
             self._add(each_wrong)
         self._judge_beginnings(plan)
+        self._judge_tokens(plan)
         self._judge_ends(plan)
         for each_wrong in self._contract.judge(plan):
             self._add(each_wrong)
@@ -535,6 +537,40 @@ class _Player:
                         "it is told as a request that goes on",
                     )
                 )
+
+    def _judge_tokens(self, plan: Plan) -> None:
+        """The model runner has all tokens of what it computes, and as many as users got.
+
+        The first one has the outputs of what goes on; planned ahead it loses those of a request
+        that is left out of a step. vLLM: ``_update_states`` and ``add_requests``.
+        """
+        ahead, last = self._history.deployment.async_scheduling, self._in_last
+        self._in_last = {each.request for each in plan.scheduled}
+        for each in plan.scheduled:
+            name, arrival = each.request, self._history.requests[each.request]
+            if arrival.session is not None or arrival.embeddings:
+                continue
+            delivered = self.outcome.lives[name].delivered
+            due, number = (*arrival.prompt, *delivered), each.num_outputs
+            if each.tokens not in (None, due):
+                self._tell_wrong("tokens", name, f"tokens {list(due)}", str(list(each.tokens)))
+            elif each.tokens is None and ahead and number and name not in last:
+                self._tell_wrong("missing", name, f"tokens {list(due)}", "none")
+            if number is not None and not (
+                number == len(delivered)
+                or (self._scheduler.batches > 1 and number > len(delivered))
+            ):
+                said = f"{len(delivered)} output tokens"
+                self._tell_wrong("number", name, said, f"that it has {number}")
+
+    def _tell_wrong(self, of: str, name: str, due: str, told: str) -> None:
+        self._add(
+            violation(
+                Defect.of(Code.TOKENS_TOLD_WRONG, of=of),
+                f"request {name} has the {due}",
+                f"the model runner is told {told}",
+            )
+        )
 
     def _judge_ends(self, plan: Plan) -> None:
         """The model runner is told of each end once, after it."""

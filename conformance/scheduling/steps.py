@@ -104,6 +104,8 @@ class StepRules:
         """What each had in common with what those before it had computed as it was admitted."""
         self._number = 0
         self._sampled: dict[str, int] = {}
+        self._known_then: dict[str, int] = {}
+        """How many tokens each had when a step last sampled for it."""
         self._proposed: dict[str, int] = {}
         self._restarted: set[str] = set()
         self._gave_way: set[str] = set()
@@ -144,12 +146,15 @@ class StepRules:
         if not (preempted or stopped):
             yield from self._loaded(plan, now)
         yield from self._drafting(plan, now)
+        if not (preempted or self._deployment.loads):
+            yield from self._drafting_in_vain(plan, now)
         yield from self._admitted(plan, now)
         yield from self._in_turn_beside_loads(plan, now)
         drafts = self._deployment.num_speculative_tokens if self._in_turn else 0
         self._gave_way.update(preempted)
         for name in preempted:
             self._ends.pop(name, None)
+            self._known_then.pop(name, None)
         self._images.forget(preempted)
         self._images.computed(plan)
         for place, each in enumerate(plan.scheduled):
@@ -162,6 +167,7 @@ class StepRules:
             self._proposed[each.request] = drafts if samples and not plan.skips_drafts else 0
             if samples:
                 self._sampled[each.request] = self._number
+                self._known_then[each.request] = now.known.get(each.request, 0)
 
     def accepted(self, valid: Mapping[str, int]) -> None:
         """So many of the drafts that a step has proposed are left, as grammars reject the rest."""
@@ -171,6 +177,7 @@ class StepRules:
     def start_again(self, running: Iterable[str]) -> None:
         """All that runs is computed from its start again."""
         self._ends.clear()
+        self._known_then.clear()
         self._images.forget(running)
         self._restarted.update(running)
 
@@ -367,6 +374,26 @@ class StepRules:
                     "the step says that none are needed",
                 )
                 return
+
+    def _drafting_in_vain(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """No drafts are proposed after a step if none of its requests has another that verifies."""
+        if plan.skips_drafts is not False or not plan.scheduled:
+            return
+        for each in plan.scheduled:
+            arrival, known = self._arrivals[each.request], now.known.get(each.request)
+            if known is None or arrival.session is not None:
+                return
+            if each.start + each.num_tokens < known:
+                continue  # it samples nothing
+            in_flight = self._known_then.get(each.request) == known
+            if known - len(arrival.prompt) + in_flight + 1 < arrival.max_tokens:
+                return
+        names = ", ".join(each.request for each in plan.scheduled)
+        yield violation(
+            Defect(Code.DRAFTS_NEVER_VERIFIED),
+            f"no drafts are proposed after the step, as none of {names} has another that verifies",
+            "the step says that they are needed",
+        )
 
     def _work(self, plan: Plan, now: Situation, preempted: Sequence[str]) -> Iterator[Violation]:
         """Whether those that run get their shares, and those that are admitted.

@@ -38,6 +38,8 @@ class Scheduled:
         replay_start: the first token of a hit that is computed again for a window outside the
             prefix cache, as the model runner is told; 0 where none is.
         new: whether the model runner is told all of the request, and not only what is added.
+        tokens: all of its tokens, where the model runner is told these.
+        num_outputs: how many output tokens it has, as the model runner is told.
     """
 
     request: str
@@ -51,6 +53,8 @@ class Scheduled:
     images: tuple[Image, ...] = ()
     replay_start: int = 0
     new: bool = True
+    tokens: tuple[int, ...] | None = None
+    num_outputs: int | None = None
 
 
 @dataclass(frozen=True)

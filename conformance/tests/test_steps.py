@@ -23,6 +23,7 @@ ARRIVALS = {
     "y": Arrival(tuple(range(400, 404)), (1,), lora_name="y"),
     "e": Arrival(tuple(range(600, 640)), (1,)),
     "f": Arrival((*range(600, 630), *range(700, 710)), (1,)),
+    "g": Arrival((900,), (1, 2)),
     "s": Arrival((800,), (1,), session="session"),
     "more": Arrival((800, 801), (1,), session="session"),
 }
@@ -43,7 +44,7 @@ def wrong(
     batches: int = 1,
     slots: int = 0,
     spares_lone: bool = False,
-    skips_drafts: bool = False,
+    skips_drafts: bool | None = None,
     stray_drafts: tuple[tuple[str, int], ...] = (),
     may_have_evicted: bool = False,
     pause: Pause | None = None,
@@ -114,6 +115,7 @@ GO_ON = [step("e", 12, 28), step("f", 4, 4)]
             {"deployment": DRAFTS, "before": ["c"], "known": {"c": 4}},
         ),
         ([[step("c", 5, 1)]], {"deployment": DRAFTS, "known": {"c": 6}, "skips_drafts": True}),
+        ([[step("c", 0, 3)]], {"deployment": DRAFTS, "known": {"c": 3}, "skips_drafts": False}),
         # Who is preempted may have been given tokens before.
         (
             [RUN, [step("a", 16, 4)]],
@@ -231,6 +233,15 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         ([RUN, []], {"before": ["a"], "after": ["a"]}),
         # What comes later gets what is due to the first.
         ([RUN, [step("b", 0, 16)]], {"before": ["a"], "after": ["a", "b"], "known": BOTH}),
+    ],
+    "drafts-never-verified": [
+        ([[step("c", 5, 1)]], {"deployment": DRAFTS, "known": {"c": 6}, "skips_drafts": False}),
+        ([[step("a", 0, 16)]], {"deployment": DRAFTS, "skips_drafts": False}),
+        # One token is sampled by a step in flight, the last by this one.
+        (
+            [[step("g", 0, 1)], [step("g", 1, 1)]],
+            {"deployment": DRAFTS, "batches": 2, "known": {"g": 1}, "skips_drafts": False},
+        ),
     ],
     "step-leaves-work(what=drafts)": [
         ([[step("c", 0, 3)]], {"deployment": DRAFTS, "known": {"c": 3}, "skips_drafts": True}),

@@ -353,12 +353,17 @@ class VllmScheduler:
                 prompt=told,
                 images=() if told is None else _told_images(new.mm_features),
                 replay_start=getattr(new, "replay_start", 0),
+                tokens=_told_tokens(getattr(new, "prefill_token_ids", None)),
             )
             self._seen.add(at)
         known = output.scheduled_cached_reqs
         none = ((),) * len(self.scheduler.kv_cache_config.kv_cache_groups)
-        for name, blocks, start in zip(
-            known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True
+        for name, blocks, start, number in zip(
+            known.req_ids,
+            known.new_block_ids,
+            known.num_computed_tokens,
+            known.num_output_tokens,
+            strict=True,
         ):
             tables[name] = none if blocks is None else _tables(blocks)
             scheduled[name] = Scheduled(
@@ -370,6 +375,8 @@ class VllmScheduler:
                 whole=name in known.resumed_req_ids,
                 first=False,
                 new=False,
+                tokens=_told_tokens(known.all_token_ids.get(name)),
+                num_outputs=None if self._runs_v2 else number,
             )
         copies = getattr(output, "kv_cache_block_copies", None) or ()
         # In the order in which they were planned: what one reads an earlier one may write.
@@ -544,6 +551,11 @@ def _images(images: Sequence[Image]) -> dict[str, Any]:
     """The argument of a request that has its images; none without any."""
     given = [(image.identifier, image.offset, image.length) for image in images]
     return {"mm_features": image_features(given)} if given else {}
+
+
+def _told_tokens(tokens: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Tokens that a model runner is told; None where these are not told."""
+    return None if tokens is None else tuple(tokens)
 
 
 def _told_images(features: Sequence[Any]) -> tuple[Image, ...]:

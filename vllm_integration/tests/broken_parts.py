@@ -135,8 +135,9 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "rooms": lambda: named(48, "little room", "little room, states"),
     "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
-    "told": lambda: named(
-        8, "connector, gives up", "connector, states, gives up", "few blocks, host pool, gives up"
+    "told": lambda: chain(
+        named(8, "connector, gives up", "connector, states, gives up"),
+        named(6, "drafts, planned ahead, few blocks"),
     ),
     "resumed": lambda: kept(HERE.parent / "known" / "scheduler_raises_in_flight.json"),
 }
