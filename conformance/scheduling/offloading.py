@@ -206,7 +206,7 @@ class Offloading(ConnectorTransfers):
                 for chunk, end in enumerate(_ends(looked_up.group.block_size, lengths[name]))
                 if all((g, self._naming.name(name, end)) in stored for g in looked_up.group_ids)
             }
-            due = longest_hit(layout, lengths[name] - 1, answer.local, there)
+            due = whole = longest_hit(layout, lengths[name] - 1, answer.local, there)
             if self._fine:
                 ends = _ends(self._engine.hash_block_size, answer.local)
                 names = [self._naming.name(name, end) for end in ends]
@@ -214,7 +214,10 @@ class Offloading(ConnectorTransfers):
                 here = dict.fromkeys(((g, key) for g in groups for key in names), (-1,))
                 due = max(due, due_hit(name, len(self._arrivals[name].prompt), here | {**stored}))
             if answer.local + answer.more < due:
-                defect = Defect.of(Code.TIER_HIT_TOO_SHORT, tier=OFFLOADING)
+                size = self._engine.alignment
+                is_later = due % size and due // size > whole // size
+                where = "later-block" if is_later else None
+                defect = Defect.of(Code.TIER_HIT_TOO_SHORT, tier=OFFLOADING, ends=where)
                 yield Violation.of(
                     CONNECTOR,
                     defect,

@@ -48,15 +48,15 @@ LOADED = HostCopy(0, (7, 8), (5, 6), ("b",))
 
 
 def running(
-    connector: Connector, engine: EngineConfiguration = ENGINE
+    connector: Connector, engine: EngineConfiguration = ENGINE, names: Prefixes = PREFIXES
 ) -> tuple[ModelRunner, Offloading]:
     """A model runner, and the connector beside it."""
     requests = {name: each.request for name, each in ARRIVALS.items()}
-    judge = Judge(engine, requests, PREFIXES, JudgedPolicies())
+    judge = Judge(engine, requests, names, JudgedPolicies())
     content = ContentModel(
         engine, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
     )
-    offloading = Offloading(engine, connector, ARRIVALS, requests, content, PREFIXES)
+    offloading = Offloading(engine, connector, ARRIVALS, requests, content, names)
     deployment = Deployment(engine.groups, 20, 64, 64, connector=connector)
     runner = ModelRunner(engine, ARRIVALS, content, about(deployment), transfers=offloading)
     return runner, offloading
@@ -66,7 +66,7 @@ def short(offloading: Offloading, keys: Cached, answer: HostAnswer) -> list[str]
     """What is wrong with an answer to request b, where these keys are stored."""
     engine, requests = offloading._engine, {name: each.request for name, each in ARRIVALS.items()}
     fine = JudgedPolicies(granularity=HitGranularity.FINE)
-    judge = Judge(engine, requests, PREFIXES, fine)
+    judge = Judge(engine, requests, offloading._naming, fine)
     plan = Plan((), transfers=Transfers({}, {}, answers={"b": answer}))
     found = offloading.too_short(plan, {"b": 9}, keys, judge.due_hit)
     return [str(each.signature.defect) for each in found]
@@ -215,6 +215,27 @@ def test_the_end_of_a_prompt_inside_a_block_is_served(
     _, offloading = running(Connector(offloads=9, chunk=1), replace(ENGINE, groups=groups))
     keys = {(group, PREFIXES.name("a", 4)): (group,) for group in stored}
     assert short(offloading, keys, answer) == [TOO_SHORT] * is_short
+
+
+@pytest.mark.parametrize(
+    ("states", "served", "found"),
+    [
+        ({7}, 7, []),
+        ({7}, 0, ["tier-hit-too-short(ends=later-block, tier=offloading)"]),
+        ({6, 7}, 6, [TOO_SHORT]),
+    ],
+)
+def test_a_hit_that_ends_inside_a_later_block_is_served(
+    states: set[int], served: int, found: list[str]
+) -> None:
+    """Blocks before the state have none where a chunk exports that of its last boundary."""
+    groups = (Group(GroupKind.FULL_ATTENTION, 2), Group(GroupKind.MAMBA, 2))
+    engine = replace(ENGINE, groups=groups, hash_block_size=1)
+    names = Prefixes({name: each.request for name, each in ARRIVALS.items()}, 1, 0)
+    _, offloading = running(Connector(offloads=9, chunk=1), engine, names)
+    ends = {(0, end) for end in (2, 4, 6, 7)} | {(1, end) for end in states}
+    keys = {(group, names.name("a", end)): (end,) for group, end in ends}
+    assert short(offloading, keys, HostAnswer(0, served)) == found
 
 
 @pytest.mark.parametrize(
