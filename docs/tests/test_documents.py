@@ -45,8 +45,11 @@ def test_readme_has_the_figures_of_the_last_self_tests() -> None:
     assert other != README
     assert selftests.written(other) == README
     for run in selftests.runs():
-        left_out = f"({run['mutants']} generated, {run['equivalent']} equivalent by reading)"
+        read = run["equivalent"] - run["proved_equivalent"]
+        left_out = f"({run['mutants']} generated, {read} equivalent by reading"
         assert f"{selftests.share(run)} {left_out}" in README
+    proved = {"equivalent": 5, "proved_equivalent": 2}
+    assert selftests.left_out(proved) == "3 equivalent by reading, 2 by proof"
 
 
 def test_readme_says_which_clauses_are_not_proved() -> None:

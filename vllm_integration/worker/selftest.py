@@ -40,7 +40,7 @@ _INCONCLUSIVE, _NO_MORE = "inconclusive", "known no more"
 _WEAK = (_INCONCLUSIVE, _NO_MORE)
 """Reports that show no divergence: what shows one is preferred, and looked for."""
 _UPSTREAM_SECONDS = 300.0
-_SECONDS_OF_PROOF = 60.0
+_SECONDS_OF_PROOF = 120.0
 """For a proof that a mutant is equivalent, for each way of calling the function."""
 _MOST_OF_PROOF = 600.0
 _PIECE = 25
