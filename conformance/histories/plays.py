@@ -393,7 +393,7 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                 beside = _BESIDE_OFFLOADS[turn % len(_BESIDE_OFFLOADS)]
                 number = place + turn * len(FEATURES)
                 rare = _OFFLOADED_RARELY[turn % len(_OFFLOADED_RARELY)]
-                for how in ("offloads", "store", "in chunks", "in blocks", rare):
+                for how in ("offloads", "store", "umbp", "in chunks", "in blocks", rare):
                     yield Play(origin, f"{seed}:{number} with {how}, {beside}")
             for turn in range(getattr(_LAST_TOKENS, profile)):
                 beside = _BESIDE_LAST_TOKENS[turn % len(_BESIDE_LAST_TOKENS)]

@@ -458,7 +458,9 @@ def _unread(made: Scenario) -> None:
     made.scarce = True
     _offloads(made, "store")
     made.deployed["connector"] = replace(
-        made.deployed["connector"], load_failure=made.any_of("fail", "recompute")
+        made.deployed["connector"],
+        load_failure=made.any_of("fail", "recompute"),
+        umbp=made.chance(0.4),
     )
 
 
@@ -505,6 +507,14 @@ def _lazily(made: Scenario) -> None:
     made.scarce = True
     _offloads(made, "blocks")
     made.deployed["connector"] = replace(made.deployed["connector"], lazy=True)
+
+
+def _umbp(made: Scenario) -> None:
+    """A store of the other kind."""
+    made.scarce = made.chance(0.7)
+    _offloads(made, "store")
+    outputs = made.chance(0.5)
+    made.deployed["connector"] = replace(made.deployed["connector"], umbp=True, outputs=outputs)
 
 
 def _in_blocks(made: Scenario) -> None:
@@ -694,6 +704,7 @@ FEATURES = (
 
 _NAMED = (
     Feature("store", lambda made: _offloads(made, "store")),
+    Feature("umbp", _umbp, _asked_again_unreset),
     Feature("in blocks", _in_blocks, _asked_again),
     Feature("in chunks", _in_chunks, _asked_again),
     Feature("reads fail", _unread, _reads_fail),

@@ -97,6 +97,8 @@ class Connector(Strict):
     store: bool = False
     """Whether blocks are offloaded to a store that evicts none, instead of host memory. vLLM:
     ``MooncakeStoreConnector``, from 0.22 on."""
+    umbp: bool = False
+    """Whether the store is that of UMBP. vLLM: ``UMBPStoreConnector``, from 0.33 on."""
     outputs: bool = False
     """Whether chunks of what is sampled are offloaded, too, or those of prompts alone. vLLM:
     ``offload_prompt_only`` set to false."""
@@ -290,6 +292,10 @@ class Deployment(Strict):
                 )
             if each.lazy and (each.chunk or not each.offloads):
                 raise HistoryError("only single blocks are offloaded late; omit lazy")
+            if each.umbp and not each.store:
+                raise HistoryError("UMBP is a store; set connector.store, or omit umbp")
+            if each.umbp and each.later:
+                raise HistoryError("UMBP answers at once; omit umbp or later")
             if each.later and not (each.chunk or each.store):
                 raise HistoryError("only chunks and stores answer later; omit later")
         if self.connector is not None and self.host is not None:

@@ -52,6 +52,7 @@ from hitproof.vllm_integration.adapter.transfers import (
     RunningOffload,
     ToldConnector,
 )
+from hitproof.vllm_integration.adapter.umbp_store import RunningUmbp
 
 ENCODED = "encoder_cache_manager"
 """That which keeps what is encoded."""
@@ -151,6 +152,8 @@ class VllmScheduler:
         return RunningSeveral(self.scheduler, len(self.engine.groups), one)
 
     def _running_one(self, scheduler: Any, connector: Connector) -> RunningConnector:
+        if connector.umbp:
+            return RunningUmbp(scheduler, connector)
         if connector.store:
             return RunningStore(scheduler, self.vllm_config, connector)
         if connector.chunk:

@@ -11,7 +11,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -36,7 +36,7 @@ from hitproof.conformance.subject.schedulers import (
     StartupRefused,
 )
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.vllm_integration.adapter import mooncake, transfers
+from hitproof.vllm_integration.adapter import mooncake, transfers, umbp_store
 from hitproof.vllm_integration.adapter.chunks import connect_chunks, offloads_chunks
 from hitproof.vllm_integration.adapter.engine import group_of
 from hitproof.vllm_integration.adapter.groups import (
@@ -458,8 +458,11 @@ class VllmSchedulers:
         )
         with _refusals():
             several = () if deployment.connector is None else deployment.connector.several
-            stored = any(each.store for each in several)
-            with mooncake.starting() if stored else nullcontext():
+            with ExitStack() as stack:
+                if any(each.store and not each.umbp for each in several):
+                    stack.enter_context(mooncake.starting())
+                if any(each.umbp for each in several):
+                    stack.enter_context(umbp_store.starting())
                 scheduler = scheduler_class(**keywords)
         if deployment.encoder is not None:
             # A model's processor says how large its images are, and so both numbers.
@@ -581,13 +584,15 @@ def _keeps(connector: Connector) -> bool:
         both = (_keeps(replace(each, beside=None)) for each in connector.several if each.keeps)
         return transfers.tells_several_back() and all(both)
     if connector.store:
-        return mooncake.has_store()
+        return umbp_store.has_umbp() if connector.umbp else mooncake.has_store()
     return offloads_chunks() if connector.chunk else transfers.offloads()
 
 
 def _connect(vllm_config: Any, deployment: Deployment, connector: Connector) -> None:
     """Put a connector into a configuration, without those beside it."""
-    if connector.store:
+    if connector.umbp:
+        umbp_store.connect_umbp(vllm_config, connector)
+    elif connector.store:
         mooncake.connect_store(vllm_config, connector)
     elif connector.chunk:
         ranks = math.prod(getattr(deployment, name) for name in _CONTEXT_PARALLEL)

@@ -18,8 +18,8 @@ from hitproof.vllm_integration.adapter.inspection import attribute, call
 from hitproof.vllm_integration.adapter.offloading import deployment_of
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+from hitproof.vllm_integration.adapter.umbp_store import PACKAGE, named
 
-_PACKAGE = "vllm.distributed.kv_transfer.kv_connector.v1.umbp"
 _CLASS = "UMBPStoreConnectorScheduler"
 _FEATURE = "UMBP"
 
@@ -34,9 +34,9 @@ UMBP_ENTRIES = {
 
 def umbp_class(parts: Parts) -> Any:
     """The class of the scheduler's half. Raises `Predates` where the release has none."""
-    if find_spec(_PACKAGE) is None:
+    if find_spec(PACKAGE) is None:
         parts.lacks(_FEATURE)
-    return attribute(import_module(f"{_PACKAGE}.scheduler"), _CLASS)
+    return attribute(import_module(f"{PACKAGE}.scheduler"), _CLASS)
 
 
 class _Keys:
@@ -47,13 +47,7 @@ class _Keys:
 
     def lookup(self, keys: Sequence[str]) -> list[bool]:
         """Whether it has each key."""
-        return [self.has(*_named(key)) for key in keys]
-
-
-def _named(key: str) -> tuple[int, bytes]:
-    """The group that a key names, and the hash of the block."""
-    *_, group, digest = key.split(":")
-    return int(group.removeprefix("g")), bytes.fromhex(digest)
+        return [self.has(*named(key)) for key in keys]
 
 
 class _Umbp:
@@ -72,7 +66,7 @@ class _Umbp:
             {"kv_connector": "UMBPStoreConnector", "kv_role": "kv_both"},
             "KVTransferConfig",
         )
-        data = import_module(f"{_PACKAGE}.data")
+        data = import_module(f"{PACKAGE}.data")
         self.keys = _Keys()
         with schedulers.groups_config(deployment, vllm_config) as groups:
             self.half = made(
@@ -203,7 +197,7 @@ class VllmUmbpMasks:
 
     def _marked(self, plans: Any, length: int) -> list[list[bool] | None]:
         """Which blocks are copied to or from where they belong, of each group."""
-        copied = set(zip(plans.block_ids, map(_named, plans.keys), strict=True))
+        copied = set(zip(plans.block_ids, map(named, plans.keys), strict=True))
         masks: list[list[bool] | None] = [None] * len(self._layout.groups)
         tables = self._every(length)
         for group in self._part():

@@ -129,6 +129,10 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     ),
     "stores": lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks")),
     "several": lambda: named(24, "two connectors", "two connectors, states"),
+    "umbp_stores": lambda: chain(
+        named(36, "umbp", "umbp, states", "umbp, windows, drafts"),
+        named(24, "reads fail", "reads fail, windows"),
+    ),
     "reads": lambda: named(12, "reads fail", "reads fail, windows"),
     "columns": lambda: named(12, "states, second runner", "states, drafts, second runner"),
     "lazily": lambda: named(12, "lazily"),
