@@ -294,6 +294,8 @@ class Deployment(Strict):
                 raise HistoryError("only single blocks are offloaded late; omit lazy")
             if each.umbp and not each.store:
                 raise HistoryError("UMBP is a store; set connector.store, or omit umbp")
+            if each.umbp and self.ranks > 1:
+                raise HistoryError("UMBP takes no pipeline; omit umbp or ranks")
             if each.umbp and each.later:
                 raise HistoryError("UMBP answers at once; omit umbp or later")
             if each.later and not (each.chunk or each.store):
