@@ -35,7 +35,7 @@ from hitproof.vllm_integration.survey import faults as bugs
 ROOT = Path(__file__).resolve().parents[1]
 FROZEN = Path(__file__).parent / "frozen"
 RELEASES = ("0.22.1", "0.23.0", "0.26.0", "0.33.0")
-OF_FAULTS = ("0.15.0", "0.19.1", "0.20.0", "0.29.0", "0.30.0", "0.32.0")
+OF_FAULTS = ("0.15.0", "0.19.1", "0.20.0", "0.21.0", "0.27.0", "0.29.0", "0.30.0", "0.32.0")
 """A smallest set of releases that have the faults which none of `RELEASES` has."""
 NEWEST = RELEASES[-1]
 SAMPLES = (
