@@ -517,7 +517,7 @@ def test_each_fault_of_a_part_is_found(part: str) -> None:
         },
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
-    found = json.loads(ended.stdout.rpartition("found ")[2])
+    found = json.loads(ended.stdout.rpartition("\nfound ")[2])
     assert not found.pop("none")
     assert all(found.values()), found
 
