@@ -321,7 +321,7 @@ _REPLAYED = {
 }
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
-"""How many scenarios of each kind offload: in any of three ways, to a store, or in chunks."""
+"""How many scenarios there are of each way to offload."""
 _OFFLOADED_RARELY = "two connectors", "little room", "reads fail", "answers later", "lazily"
 """Kinds that these have in turn."""
 _BESIDE_OFFLOADS = (

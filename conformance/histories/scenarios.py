@@ -510,7 +510,7 @@ def _lazily(made: Scenario) -> None:
 
 
 def _umbp(made: Scenario) -> None:
-    """A store of the other kind."""
+    """The store of UMBP, for prompts or for all that is computed."""
     made.scarce = made.chance(0.7)
     _offloads(made, "store")
     outputs = made.chance(0.5)

@@ -81,10 +81,8 @@ class Offloading(ConnectorTransfers):
             )
         fine = is_fine_grained(engine.groups, engine.hash_block_size)
         self._fine = fine and connector.chunk == 1
-        room = connector.offloads
-        self._num_places: float = (
-            1 + room * connector.chunk if connector.chunk else room or math.inf
-        )
+        room = connector.offloads or math.inf  # of a store
+        self._num_places = 1 + room * connector.chunk if connector.chunk else room
         self._keys = KeyedContent(
             engine,
             requests,

@@ -54,7 +54,7 @@ class TierSetup:
         return longest_hit(self.layout, cap, local, stored, self.horizon)
 
     def chunks(self, tokens: int) -> int:
-        """How many chunks so many tokens have in all groups, at most."""
+        """The number of whole chunks of ``tokens`` tokens, over all groups."""
         return sum(
             tokens // each.group.block_size
             for each in self.layout.looked_up

@@ -11,8 +11,12 @@ from typing import Any
 from hitproof.conformance.histories.workloads import Arrival
 from hitproof.conformance.subject.schedulers import HostAnswer, HostCopy, HostResult, Transfers
 from hitproof.spec.groups import Group
-from hitproof.vllm_integration.adapter.inspection import attribute, call
-from hitproof.vllm_integration.adapter.transfers import LOOKUP, RunningConnector
+from hitproof.vllm_integration.adapter.inspection import attribute
+from hitproof.vllm_integration.adapter.transfers import (
+    RunningConnector,
+    note_lookups,
+    set_connector,
+)
 
 CONNECTOR = "OffloadingConnector"
 _CHUNK_NAMES = ("blocks_per_chunk", "block_size_factor")
@@ -46,8 +50,6 @@ def connect_chunks(
     not only prompts are offloaded. Each lookup of a chunk is answered when it was asked ``later``
     times before.
     """
-    from vllm import config
-
     sizes = {group.block_size for group in groups}
     # Releases without chunks of blocks of several sizes take tokens.
     one = {"block_size": chunk * min(sizes) * ranks}
@@ -59,10 +61,9 @@ def connect_chunks(
         "offload_prompt_only": not outputs,
         **(one if len(sizes) == 1 else {"blocks_per_chunk": chunk}),
     }
-    vllm_config.kv_transfer_config = call(
-        attribute(config, "KVTransferConfig"),
+    set_connector(
+        vllm_config,
         {"kv_connector": CONNECTOR, "kv_role": "kv_both", "kv_connector_extra_config": extra},
-        "KVTransferConfig",
     )
 
 
@@ -152,14 +153,11 @@ class RunningChunks(RunningConnector):
         self.chunk = chunk_of(self._half)
         self._worker = _Worker()
         self._answers: dict[str, HostAnswer] = {}
-        real = attribute(self._connector, LOOKUP)
 
-        def noted(request: Any, local: int, *args: Any) -> tuple[int | None, bool]:
-            answer: tuple[int | None, bool] = real(request, local, *args)
-            self._answers[request.request_id] = HostAnswer(local, answer[0])
-            return answer
+        def note(name: str, local: int, more: int | None) -> None:
+            self._answers[name] = HostAnswer(local, more)
 
-        setattr(self._connector, LOOKUP, noted)
+        note_lookups(self._connector, note)
 
     def has(self, name: str, arrival: Arrival) -> None:
         """It has what it stored."""

@@ -12,11 +12,14 @@ from hitproof.conformance.histories.workloads import Connector
 from hitproof.conformance.subject.schedulers import HostResult
 from hitproof.vllm_integration.adapter import chunks, mooncake
 from hitproof.vllm_integration.adapter.inspection import attribute
-from hitproof.vllm_integration.adapter.transfers import LOOKUP, RunningConnector, RunningOffload
+from hitproof.vllm_integration.adapter.transfers import (
+    SIMPLE,
+    RunningConnector,
+    RunningOffload,
+    note_lookups,
+)
 
-_STORE = "MooncakeStoreConnector"
-_SIMPLE = "SimpleCPUOffloadConnector"
-PLAYED = (chunks.CONNECTOR, _SIMPLE, _STORE)
+PLAYED = (chunks.CONNECTOR, SIMPLE, mooncake.CONNECTOR)
 """The connectors whose transfers are played; others copy to other engines or to servers."""
 _SPEC, _CPU = "spec_name", "CPUOffloadingSpec"
 _LAZY = "lazy_offload"
@@ -55,13 +58,13 @@ def why_not_played(config: Any) -> str:
 
 def prepare(asked: Any) -> None:
     """Import the connector that is asked for, where that takes packages which it does not use."""
-    if _name(asked) == _STORE and mooncake.has_store():
+    if _name(asked) == mooncake.CONNECTOR and mooncake.has_store():
         mooncake.importable()
 
 
 def starting(config: Any) -> AbstractContextManager[None]:
     """While an engine is made whose connector asks a process of its own."""
-    return mooncake.starting() if _name(config) == _STORE else nullcontext()
+    return mooncake.starting() if _name(config) == mooncake.CONNECTOR else nullcontext()
 
 
 def _name(config: Any) -> str | None:
@@ -98,9 +101,9 @@ class EngineTier:
         self.room: int | None = None
         self._running: RunningConnector
         self._has: Callable[[int, bytes], bool] | None = None
-        if self.name == _STORE:
+        if self.name == mooncake.CONNECTOR:
             self._running = mooncake.RunningStore(scheduler, config, Connector(store=True))
-        elif self.name == _SIMPLE:
+        elif self.name == SIMPLE:
             self._running = RunningOffload(scheduler)
             manager = attribute(connector, "scheduler_manager")
             pool = attribute(manager, "cpu_block_pool")
@@ -114,15 +117,12 @@ class EngineTier:
         self.settled = extra.keys() <= _KNOWN
         self.loaded: dict[str, int] = {}
         self._reports: list[Any] = []
-        real = attribute(connector, LOOKUP)
 
-        def noted(request: Any, *args: Any) -> tuple[int | None, bool]:
-            answer: tuple[int | None, bool] = real(request, *args)
-            if answer[0] is not None:
-                self.loaded[request.request_id] = answer[0]
-            return answer
+        def note(name: str, _: int, more: int | None) -> None:
+            if more is not None:
+                self.loaded[name] = more
 
-        setattr(connector, LOOKUP, noted)
+        note_lookups(connector, note)
 
     def step(self, output: Any) -> bool:
         """Copy what a step asks for; whether there is anything."""

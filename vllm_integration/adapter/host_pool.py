@@ -25,7 +25,7 @@ from hitproof.conformance.subject.schedulers import (
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.groups import kv_cache_spec
 from hitproof.vllm_integration.adapter.inspection import attribute, call, must
-from hitproof.vllm_integration.adapter.transfers import LOADING
+from hitproof.vllm_integration.adapter.transfers import LOADING, set_connector
 
 _SOURCE, INDEXER, _FIRST = 0, 1, 2
 """Groups by number: that of the host's pool, the indexer's, and the first of those with pages on
@@ -58,9 +58,7 @@ def connect(vllm_config: Any, host: HostPool) -> None:
         "kv_role": "kv_both",
         "kv_load_failure_policy": "recompute",
     }
-    vllm_config.kv_transfer_config = call(
-        attribute(config, "KVTransferConfig"), values, "KVTransferConfig"
-    )
+    set_connector(vllm_config, values)
     # Its publisher is found by the scheduler, and sends nothing.
     events = {"enable_kv_cache_events": True, "publisher": "null"}
     vllm_config.kv_events_config = call(

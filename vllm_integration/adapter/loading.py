@@ -14,8 +14,7 @@ from vllm.v1.request import RequestStatus
 
 
 class OneTableConnector(KVConnectorBase_V1):  # type: ignore[misc]  # untyped vLLM
-    """The scheduler's half, given the blocks of one group; whoever steps the scheduler does what a
-    worker would do.
+    """The scheduler's half, for one group. What its worker would do is done beside the scheduler.
 
     Attributes:
         tokens: how many tokens it has of each request; each is loaded once.
@@ -51,12 +50,7 @@ class OneTableConnector(KVConnectorBase_V1):  # type: ignore[misc]  # untyped vL
         more = min(self.tokens.get(name, 0), most) - num_computed_tokens
         return max(more, 0), more > 0 and not at_once
 
-    def update_state_after_alloc(
-        self,
-        request: Any,
-        blocks: Any,
-        num_external_tokens: int,
-    ) -> None:
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """The load begins."""
         name = request.request_id
         if num_external_tokens:

@@ -21,13 +21,15 @@ from unittest.mock import patch
 
 from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Transfers
-from hitproof.vllm_integration.adapter.inspection import attribute, call, must
+from hitproof.vllm_integration.adapter.inspection import attribute, must
 from hitproof.vllm_integration.adapter.transfers import (
-    LOOKUP,
     RunningConnector,
+    note_lookups,
     reports_failed_loads,
+    set_connector,
 )
 
+CONNECTOR = "MooncakeStoreConnector"
 _STORE = "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store"
 _PAGE = 64
 """Bytes of a block; any number would do."""
@@ -44,17 +46,14 @@ def has_store() -> bool:
 
 def connect_store(vllm_config: Any, connector: Connector) -> None:
     """Put the connector into a configuration."""
-    from vllm import config
-
     importable()
-    vllm_config.kv_transfer_config = call(
-        attribute(config, "KVTransferConfig"),
+    set_connector(
+        vllm_config,
         {
-            "kv_connector": "MooncakeStoreConnector",
+            "kv_connector": CONNECTOR,
             "kv_role": "kv_both",
             "kv_load_failure_policy": connector.load_failure,
         },
-        "KVTransferConfig",
     )
 
 
@@ -256,16 +255,13 @@ class RunningStore(RunningConnector):
         self._client.later = connector.later if hasattr(half, "lookup_async") else 0
         self._fails: dict[str, tuple[int, ...]] = {}
         self._delay, self._step, self._numbers = connector.delay, 0, 0
-        real = attribute(self._connector, LOOKUP)
-
-        def noted(request: Any, *args: Any) -> tuple[int | None, bool]:
-            answer: tuple[int | None, bool] = real(request, *args)
-            if answer[0] is None:
-                self._put_off.add(request.request_id)
-            return answer
-
         self._put_off = set[str]()
-        setattr(self._connector, LOOKUP, noted)
+
+        def note(name: str, _: int, more: int | None) -> None:
+            if more is None:
+                self._put_off.add(name)
+
+        note_lookups(self._connector, note)
         self._queued: deque[tuple[int, Any, Any]] = deque()
         self._reports: deque[Any] = deque()
         self._groups = [

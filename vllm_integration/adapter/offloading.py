@@ -24,7 +24,7 @@ from hitproof.vllm_integration.adapter.chunks import (
 from hitproof.vllm_integration.adapter.inspection import attribute
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
-from hitproof.vllm_integration.adapter.transfers import connectable
+from hitproof.vllm_integration.adapter.transfers import connectable, note_lookups
 
 _CHUNKS = "offloading in chunks of several blocks"
 _STATES = "states that connectors load"
@@ -185,14 +185,11 @@ class VllmOffloadPlays:
         self._longest: dict[Any, list[_Content | None]] = {}
         self._answer = self._first = (0, 0)
         offloading.manager.has = self._memory.__contains__
-        real = offloading.connector.get_num_new_matched_tokens
 
-        def noted(request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
-            answer: tuple[int | None, bool] = real(request, num_computed_tokens)
-            self._answer = num_computed_tokens, answer[0] or 0
-            return answer
+        def note(_: str, local: int, more: int | None) -> None:
+            self._answer = local, more or 0
 
-        offloading.connector.get_num_new_matched_tokens = noted
+        note_lookups(offloading.connector, note)
 
     def stored(self, ends: Sequence[int]) -> Sequence[Set[int] | None]:
         """See `conformance.subject.tiers.TierPlays`."""

@@ -30,30 +30,37 @@ LOADING = {
 """Where vLLM finds the connector."""
 LOOKUP = "get_num_new_matched_tokens"
 _ARRIVAL = "on_new_request"
-_OFFLOADING = "SimpleCPUOffloadConnector"
+SIMPLE = "SimpleCPUOffloadConnector"
+"""vLLM's connector that keeps single blocks in host memory."""
 _NUM_OFFLOADED = "simple_cpu_offload_num_blocks"
 _MULTI = "vllm.distributed.kv_transfer.kv_connector.v1.multi_connector"
 
 
-def connect_several(vllm_config: Any, made: Sequence[Any], load_failure: str) -> None:
-    """Put several connectors into a configuration, of which ``made`` are the configurations."""
+def set_connector(vllm_config: Any, values: dict[str, Any]) -> None:
+    """Put a connector into a configuration, with its fields of ``KVTransferConfig``."""
     from vllm import config
 
+    vllm_config.kv_transfer_config = call(
+        attribute(config, "KVTransferConfig"), values, "KVTransferConfig"
+    )
+
+
+def connect_several(vllm_config: Any, made: Sequence[Any], load_failure: str) -> None:
+    """Put several connectors into a configuration, of which ``made`` are the configurations."""
     must(tells_several_back(), "has several connectors whose workers report nothing", "beside")
     names = "kv_connector", "kv_role", "kv_connector_extra_config", "kv_connector_module_path"
     connectors = [
         {name: value for name in names if (value := getattr(each, name)) is not None}
         for each in made
     ]
-    vllm_config.kv_transfer_config = call(
-        attribute(config, "KVTransferConfig"),
+    set_connector(
+        vllm_config,
         {
             "kv_connector": "MultiConnector",
             "kv_role": "kv_both",
             "kv_connector_extra_config": {"connectors": connectors},
             "kv_load_failure_policy": load_failure,
         },
-        "KVTransferConfig",
     )
 
 
@@ -64,18 +71,12 @@ def tells_several_back() -> bool:
 
 def connect(vllm_config: Any, connector: Connector, one_table: bool = False) -> None:
     """Put the connector into a configuration; it may be one that is given ``one_table`` alone."""
-    from vllm import config
-
     if connector.offloads:
         must(offloads(), "keeps nothing in host memory that is judged", "offloads")
         sizes = {"num_cpu_blocks": connector.offloads, "cpu_bytes_to_use": 1 << 40}
         sizes["lazy_offload"] = connector.lazy
         made = {"kv_connector_extra_config": sizes, "kv_role": "kv_both"}
-        vllm_config.kv_transfer_config = call(
-            attribute(config, "KVTransferConfig"),
-            {"kv_connector": _OFFLOADING, **made},
-            "KVTransferConfig",
-        )
+        set_connector(vllm_config, {"kv_connector": SIMPLE, **made})
         return
     # What it has to send outlives no preemption: it need not be delivered.
     values = {
@@ -84,9 +85,7 @@ def connect(vllm_config: Any, connector: Connector, one_table: bool = False) -> 
         "kv_role": "kv_consumer",
         "kv_load_failure_policy": connector.load_failure,
     }
-    vllm_config.kv_transfer_config = call(
-        attribute(config, "KVTransferConfig"), values, "KVTransferConfig"
-    )
+    set_connector(vllm_config, values)
 
 
 def offloads() -> bool:
@@ -122,6 +121,21 @@ def connectable(groups: tuple[Group, ...]) -> tuple[Group, ...]:
     # Up to 0.17 it takes the one table that there is.
     one = "block_ids" in Scheduler._update_waiting_for_remote_kv.__code__.co_varnames
     return groups[:1] if one else groups
+
+
+def note_lookups(connector: Any, note: Callable[[str, int, int | None], None]) -> None:
+    """From now on ``note`` is told of each lookup: request, local tokens, and what is answered.
+
+    The answer is how many tokens more the connector has; None where it wants to be asked again.
+    """
+    real = attribute(connector, LOOKUP)
+
+    def noted(request: Any, num_computed_tokens: int, *args: Any) -> tuple[int | None, bool]:
+        answer: tuple[int | None, bool] = real(request, num_computed_tokens, *args)
+        note(request.request_id, num_computed_tokens, answer[0])
+        return answer
+
+    setattr(connector, LOOKUP, noted)
 
 
 class ToldConnector:

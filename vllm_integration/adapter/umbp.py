@@ -14,11 +14,12 @@ from hitproof.conformance.checks.spaces import resumed_at
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import LookupAnswer
-from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.inspection import attribute
 from hitproof.vllm_integration.adapter.offloading import deployment_of
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
-from hitproof.vllm_integration.adapter.umbp_store import PACKAGE, named
+from hitproof.vllm_integration.adapter.transfers import set_connector
+from hitproof.vllm_integration.adapter.umbp_store import CONNECTOR, PACKAGE, named
 
 _CLASS = "UMBPStoreConnectorScheduler"
 _FEATURE = "UMBP"
@@ -54,18 +55,13 @@ class _Umbp:
     """A real scheduler's half over a set of keys, for one layout."""
 
     def __init__(self, parts: Parts, schedulers: VllmSchedulers, layout: Layout) -> None:
-        from vllm import config
 
         made = umbp_class(parts)
         self._parts = parts
         self.layout = layout
         deployment = deployment_of(layout, layout.num_tokens)
         vllm_config = schedulers.vllm_config(deployment)
-        vllm_config.kv_transfer_config = call(
-            attribute(config, "KVTransferConfig"),
-            {"kv_connector": "UMBPStoreConnector", "kv_role": "kv_both"},
-            "KVTransferConfig",
-        )
+        set_connector(vllm_config, {"kv_connector": CONNECTOR, "kv_role": "kv_both"})
         data = import_module(f"{PACKAGE}.data")
         self.keys = _Keys()
         with schedulers.groups_config(deployment, vllm_config) as groups:

@@ -14,11 +14,12 @@ from unittest.mock import patch
 
 from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Transfers
-from hitproof.vllm_integration.adapter.inspection import attribute, call
-from hitproof.vllm_integration.adapter.transfers import RunningConnector
+from hitproof.vllm_integration.adapter.inspection import attribute
+from hitproof.vllm_integration.adapter.transfers import RunningConnector, set_connector
 
 PACKAGE = "vllm.distributed.kv_transfer.kv_connector.v1.umbp"
 """Where vLLM has the connector."""
+CONNECTOR = "UMBPStoreConnector"
 
 
 def has_umbp() -> bool:
@@ -28,12 +29,10 @@ def has_umbp() -> bool:
 
 def connect_umbp(vllm_config: Any, connector: Connector) -> None:
     """Put the connector into a configuration."""
-    from vllm import config
-
-    vllm_config.kv_transfer_config = call(
-        attribute(config, "KVTransferConfig"),
+    set_connector(
+        vllm_config,
         {
-            "kv_connector": "UMBPStoreConnector",
+            "kv_connector": CONNECTOR,
             "kv_connector_module_path": f"{PACKAGE}.connector",
             "kv_role": "kv_both",
             "kv_load_failure_policy": connector.load_failure,
@@ -43,7 +42,6 @@ def connect_umbp(vllm_config: Any, connector: Connector) -> None:
                 "enable_partial_hash_hits": True,
             },
         },
-        "KVTransferConfig",
     )
 
 

@@ -51,7 +51,7 @@ def _deploy(
     arguments: list[str],
     pool_requests: float | None,
 ) -> dict[str, Any]:
-    """Start an engine, whose pool has room for so many requests of the greatest length."""
+    """Start an engine; its pool has room for ``pool_requests`` requests of the greatest length."""
     try:
         engine = Engine(model_directory(config), arguments)
         if pool_requests is not None:
