@@ -4,8 +4,7 @@ vLLM: ``vllm/v1/core/kv_cache_coordinator.py``, which has three classes for what
 without caching nothing is looked up or registered, and the common hit of one group is its own.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 from hitproof.reference.configuration import (
     CrossAttention,
@@ -18,15 +17,20 @@ from hitproof.reference.free_queue import KVCacheBlock
 from hitproof.reference.groups import Blocks, CrossAttentionManager, GroupManager, MambaManager
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Registration
-from hitproof.reference.releases import Policies
 from hitproof.reference.request import Request
 from hitproof.reference.spec_groups import Hit, find_hit, spec_groups
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, share_eagle
-from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 
 
 class KVCacheCoordinator:
-    """The groups of one model over one pool. Arguments as in `reference.manager`."""
+    """The groups of one model over one pool. Arguments as in `reference.manager`.
+
+    It is made of ``registration_class`` and of a manager for each group.
+    """
+
+    registration_class: Callable[..., Registration] = Registration
+    group_class: Callable[..., GroupManager] = GroupManager
+    mamba_class: Callable[..., GroupManager] = MambaManager
 
     def __init__(
         self,
@@ -37,9 +41,8 @@ class KVCacheCoordinator:
         hash_block_size: int,
         enable_caching: bool,
         use_eagle: bool,
-        enable_events: bool,
         retention_interval: int | None,
-        policies: Policies,
+        block_pool: BlockPool,
     ) -> None:
         groups = kv_cache_config.kv_cache_groups
         attention = [group for group in groups if isinstance(group, Group)]
@@ -51,22 +54,21 @@ class KVCacheCoordinator:
                 )
         self.alignment = scheduler_block_size(groups, hash_block_size, alignment_tokens)
         self.enable_caching = enable_caching
-        self.block_pool = BlockPool(kv_cache_config.num_blocks, enable_events)
+        self.block_pool = block_pool
         shared = share_eagle(attention, use_eagle)
         self._spec_groups = spec_groups(shared, self.alignment, hash_block_size)
-        if len(groups) == 1:  # neither lookups nor what is kept for them may peek past the cap
-            policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
-        self._registration = Registration(shared, self.alignment, retention_interval, policies)
+        # Of one group neither lookups nor what is kept for them may peek past the cap.
+        self._peeks = self._may_peek(len(groups))
+        self._registration = self.registration_class(
+            shared, self.alignment, retention_interval, self._peeks
+        )
         self._hash_block_size = hash_block_size
-        # Every horizon is at least so many tokens past the cap.
-        self._peeks: int = horizon(policies.horizon, 1)
         unshared = iter(shared)
         self.single_type_managers = tuple(
             self._manager(
                 group if isinstance(group, CrossAttention) else next(unshared),
                 group_id,
                 kv_cache_config,
-                policies,
                 max_num_batched_tokens,
                 max_model_len,
             )
@@ -86,10 +88,13 @@ class KVCacheCoordinator:
             self.block_pool,
         )
 
+    def _may_peek(self, num_groups: int) -> bool:
+        return num_groups > 1
+
     def _horizon(self, block_hashes: Sequence[bytes], cap: int) -> int:
         """How far a lookup sees: no further than its cap, or to the end of what is hashed."""
         hashed = len(block_hashes) * self._hash_block_size
-        return max(cap + self._peeks, hashed) if self._peeks else cap
+        return max(cap + 1, hashed) if self._peeks else cap
 
     def find_local_prefix(
         self, block_hashes: Sequence[bytes], max_cache_hit_length: int
@@ -196,18 +201,15 @@ class KVCacheCoordinator:
         group: Group | CrossAttention,
         group_id: int,
         kv_cache_config: KVCacheConfig,
-        policies: Policies,
         max_num_batched_tokens: int,
         max_model_len: int,
     ) -> GroupManager:
-        pool, order = self.block_pool, policies.free_order
+        pool = self.block_pool
         if isinstance(group, CrossAttention):
-            return CrossAttentionManager(group, group_id, pool, order)
+            return CrossAttentionManager(group, group_id, pool)
         if group.kind is GroupKind.MAMBA:
-            keeps = policies.keeps_states_of_drafts
-            states = 1 if policies.admits_too_much else 1 + kv_cache_config.max_concurrent_batches
+            states = 1 + kv_cache_config.max_concurrent_batches
             drafts = kv_cache_config.num_speculative_blocks
-            behind = policies.leaves_states_behind
-            return MambaManager(group, group_id, pool, order, drafts, keeps, states, behind)
+            return self.mamba_class(group, group_id, pool, drafts, states)
         cap = max_admission_blocks(group, max_num_batched_tokens, max_model_len)
-        return GroupManager(group, group_id, pool, order, cap, policies.admits_too_much)
+        return self.group_class(group, group_id, pool, cap)

@@ -3,14 +3,13 @@
 vLLM: ``vllm/v1/core/single_type_kv_cache_manager.py``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from hitproof.reference.configuration import CrossAttention
 from hitproof.reference.free_queue import KVCacheBlock
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Mask
-from hitproof.reference.releases import FreeOrder
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.sharing import final_tokens
@@ -51,17 +50,12 @@ class GroupManager:
             requests that have registered any.
     """
 
-    _skips_gaps = True
-    """Between Mamba states that steps in flight still needed there are null blocks."""
-
     def __init__(
         self,
         group: Group | CrossAttention,
         group_id: int,
         block_pool: BlockPool,
-        free_order: FreeOrder,
         max_admission_blocks: int | None = None,
-        admits_too_much: bool = False,
     ) -> None:
         self.group = group
         self.block_size = group.block_size
@@ -70,9 +64,7 @@ class GroupManager:
         self.num_cached_block: dict[str, int] = {}
         self._num_removed: dict[str, int] = {}
         self._pool = block_pool
-        self._free_order = free_order
         self._max_admission_blocks = max_admission_blocks
-        self._admits_too_much = admits_too_much
 
     def get_num_blocks_to_allocate(
         self,
@@ -91,9 +83,6 @@ class GroupManager:
         """
         del num_tokens_main_model
         required: int = ceil_div(num_tokens, self.block_size)
-        most = self._max_admission_blocks if apply_admission_cap else None
-        if most is not None and self._admits_too_much:
-            required = min(required, most)
         table = self.req_to_blocks.get(request_id, ())
         skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
         covered, evictable = len(table), 0
@@ -102,10 +91,8 @@ class GroupManager:
         if request_id not in self.num_cached_block:
             covered = max(skipped, len(new_computed_blocks) + len(table))
             own = evictable = _num_evictable(new_computed_blocks[max(0, skipped - len(table)) :])
-        new = max(required - covered, 0)
-        if most is not None and not self._admits_too_much:
-            new = min(new, max(most - own, 0))
-        return new + evictable
+        most = self._max_admission_blocks if apply_admission_cap else None
+        return self._num_new(required, covered, own, most) + evictable
 
     def add_local_computed_blocks(
         self, request_id: str, new_computed_blocks: Blocks, total_computed_tokens: int
@@ -161,21 +148,14 @@ class GroupManager:
             if not blocks[index].is_null:
                 removed.append(blocks[index])
                 blocks[index] = self._pool.null_block
-            elif not self._skips_gaps:
-                break
         if skipped > before:
             self._num_removed[request_id] = skipped
-        self._pool.free_blocks(removed, self._free_order is not FreeOrder.APPENDED)
+        self._release(removed, finished=False)
 
     def free(self, request_id: str) -> None:
         """Free all the request's blocks, last first: prefixes are worth more than tails."""
         blocks = self.req_to_blocks.pop(request_id, [])
-        scratch_first = self._free_order is FreeOrder.SCRATCH_FIRST or (
-            self._free_order is FreeOrder.WINDOW_SCRATCH_FIRST
-            and isinstance(self.group, Group)
-            and self.group.kind is GroupKind.SLIDING_WINDOW
-        )
-        self._pool.free_blocks(reversed(blocks), scratch_first)
+        self._release(reversed(blocks))
         self.num_cached_block.pop(request_id, None)
         self._num_removed.pop(request_id, None)
 
@@ -192,6 +172,16 @@ class GroupManager:
 
     def new_step_starts(self) -> None:
         """The scheduler begins a new step."""
+
+    def _num_new(self, required: int, covered: int, own: int, most: int | None) -> int:
+        """How many of the required blocks are new; ``most`` is what it may hold at once."""
+        new = max(required - covered, 0)
+        return new if most is None else min(new, max(most - own, 0))
+
+    def _release(self, blocks: Iterable[KVCacheBlock], finished: bool = True) -> None:
+        """Free blocks, as the request is finished or as its layers no longer read them."""
+        del finished
+        self._pool.free_blocks(blocks)
 
     def _extend(self, request_id: str, num_tokens: int) -> list[KVCacheBlock]:
         blocks = self.req_to_blocks.setdefault(request_id, [])
@@ -214,16 +204,11 @@ class MambaManager(GroupManager):
         group: Group,
         group_id: int,
         block_pool: BlockPool,
-        free_order: FreeOrder,
         num_speculative_blocks: int = 0,
-        keeps_states_of_drafts: bool = False,
         max_states: int = 1,
-        leaves_states_behind: bool = False,
     ) -> None:
-        super().__init__(group, group_id, block_pool, free_order)
-        self._skips_gaps = not leaves_states_behind
+        super().__init__(group, group_id, block_pool)
         self._max_states = max_states
-        self._keeps_states_of_drafts = keeps_states_of_drafts
         self._num_speculative_blocks = num_speculative_blocks
         self._running: set[str] = set()
         self._last_state_block: dict[str, int] = {}
@@ -297,19 +282,13 @@ class MambaManager(GroupManager):
                 self._cached_this_step.add(block.block_hash)
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
-        """Free the states before the last one.
-
-        With ``keeps_states_of_drafts`` all draft tokens of the last step may still be rejected,
-        so they do not count as computed.
-        """
-        drafts = self._num_speculative_blocks if self._keeps_states_of_drafts else 0
-        computed = max(0, total_computed_tokens - drafts)
-        super().remove_skipped_blocks(request_id, computed)
+        """Free the states before the last one."""
+        super().remove_skipped_blocks(request_id, total_computed_tokens)
         last = self._last_state_block.get(request_id)
-        if last is None or last >= ceil_div(computed, self.block_size) - 1:
+        if last is None or last >= ceil_div(total_computed_tokens, self.block_size) - 1:
             return
         blocks = self.req_to_blocks[request_id]
-        self._pool.free_blocks([blocks[last]], self._free_order is FreeOrder.SCRATCH_FIRST)
+        self._release([blocks[last]])
         blocks[last] = self._pool.null_block
 
     def free(self, request_id: str) -> None:

@@ -30,7 +30,6 @@ class LoRA:
     """The adapter of a request. vLLM: ``LoRARequest``."""
 
     name: str
-    adapter_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,6 @@ class ExtraKeys:
         if self.salt is not None:
             parts += [b"S", *_string(self.salt)]
         return b"".join(parts)
-
-    def as_tuple(self) -> tuple[object, ...] | None:
-        """The keys as events show them; None when there are none."""
-        lora = () if self.lora is None else (self.lora,)
-        salt = () if self.salt is None else (self.salt,)
-        return (*lora, *self.items, *salt) or None
 
 
 NO_EXTRA_KEYS = ExtraKeys()

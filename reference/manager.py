@@ -3,17 +3,16 @@
 vLLM: ``vllm/v1/core/kv_cache_manager.py``, with the same names and meanings.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from hitproof.reference.configuration import CrossAttention, KVCacheConfig
+from hitproof.reference.configuration import KVCacheConfig
 from hitproof.reference.coordinator import KVCacheCoordinator
-from hitproof.reference.events import BlockStored, KVCacheEvent
 from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.releases import Policies
+from hitproof.reference.pool import BlockPool
 from hitproof.reference.request import Request
-from hitproof.spec.groups import ConfigurationError, Group, GroupKind
+from hitproof.spec.groups import ConfigurationError
 
 
 @dataclass
@@ -31,33 +30,6 @@ class KVCacheBlocks:
         return tuple([block.block_id for block in blocks] for blocks in self.blocks)
 
 
-@dataclass
-class PrefixCacheStats:
-    """Tokens looked up and tokens hit, with preempted requests counted separately.
-
-    vLLM: ``PrefixCacheStats``.
-    """
-
-    reset: bool = False
-    requests: int = 0
-    queries: int = 0
-    hits: int = 0
-    preempted_requests: int = 0
-    preempted_queries: int = 0
-    preempted_hits: int = 0
-
-    def record(self, num_tokens: int, num_hits: int, preempted: bool) -> None:
-        """Count one lookup of ``num_tokens`` tokens."""
-        if preempted:
-            self.preempted_requests += 1
-            self.preempted_queries += num_tokens
-            self.preempted_hits += num_hits
-        else:
-            self.requests += 1
-            self.queries += num_tokens
-            self.hits += num_hits
-
-
 class KVCacheManager:
     """The prefix cache and the block tables of all running requests.
 
@@ -71,13 +43,13 @@ class KVCacheManager:
             that are scheduled before its results are known; ``max_model_len`` by default.
         enable_caching: whether blocks are shared between requests at all.
         use_eagle: whether an EAGLE or MTP draft model runs.
-        log_stats: whether to count hits.
-        enable_kv_cache_events: whether to record events.
         retention_interval: see `reference.registration`; None is dense.
-        policies: what differs between releases.
+        block_pool: the pool; a new one by default.
 
     Raises `ConfigurationError` for a configuration that no engine can have.
     """
+
+    coordinator_class: Callable[..., KVCacheCoordinator] = KVCacheCoordinator
 
     def __init__(
         self,
@@ -88,16 +60,15 @@ class KVCacheManager:
         max_num_batched_tokens: int | None = None,
         enable_caching: bool = True,
         use_eagle: bool = False,
-        log_stats: bool = False,
-        enable_kv_cache_events: bool = False,
         retention_interval: int | None = None,
-        policies: Policies | None = None,
+        block_pool: BlockPool | None = None,
     ) -> None:
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching
-        self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
-        self._policies = Policies() if policies is None else policies
-        self.coordinator = KVCacheCoordinator(
+        self.block_pool = (
+            BlockPool(kv_cache_config.num_blocks) if block_pool is None else block_pool
+        )
+        self.coordinator = self.coordinator_class(
             kv_cache_config,
             max_model_len,
             max_model_len if max_num_batched_tokens is None else max_num_batched_tokens,
@@ -105,26 +76,16 @@ class KVCacheManager:
             hash_block_size,
             enable_caching,
             use_eagle,
-            enable_kv_cache_events,
             retention_interval,
-            self._policies,
+            self.block_pool,
         )
-        self.block_pool = self.coordinator.block_pool
         self._hash_block_size = hash_block_size
         self.empty_kv_cache_blocks = KVCacheBlocks(((),) * len(kv_cache_config.kv_cache_groups))
-        self._groups = kv_cache_config.kv_cache_groups
 
     @property
     def usage(self) -> float:
         """The share of the pool that requests hold, from 0 to 1."""
         return self.block_pool.usage
-
-    def make_prefix_cache_stats(self) -> PrefixCacheStats | None:
-        """The statistics since the last call; None when they are not kept."""
-        stats = self.prefix_cache_stats
-        if stats is not None:
-            self.prefix_cache_stats = PrefixCacheStats()
-        return stats
 
     def get_computed_blocks(self, request: Request) -> tuple[KVCacheBlocks, int]:
         """The request's longest valid hit: its block tables and its length in tokens.
@@ -137,11 +98,9 @@ class KVCacheManager:
             return self.empty_kv_cache_blocks, 0
         if request.hash_block_size != self._hash_block_size:
             self._refuse(request)
-        num_tokens = request.num_tokens
-        hit = self.coordinator.find_longest_cache_hit(request.block_hashes, num_tokens - 1)
+        cap = request.num_tokens - 1
+        hit = self.coordinator.find_longest_cache_hit(request.block_hashes, cap)
         request.shared_prefix_boundary = hit.junction
-        if self.prefix_cache_stats is not None:
-            self.prefix_cache_stats.record(num_tokens, hit.length, request.num_preemptions > 0)
         if hit.length == 0:
             return self.empty_kv_cache_blocks, 0
         return KVCacheBlocks(hit.blocks), hit.length
@@ -152,7 +111,7 @@ class KVCacheManager:
         """The request's local prefix, for a KV connector that loads Mamba states.
 
         Its block tables, its length in tokens, and whether it is flagged: if nothing is loaded in
-        the end, `get_computed_blocks` must be called instead. The statistics do not change.
+        the end, `get_computed_blocks` must be called instead.
         """
         if not self.enable_caching or request.skip_reading_prefix_cache:
             return self.empty_kv_cache_blocks, 0, False
@@ -217,12 +176,8 @@ class KVCacheManager:
                 return None
         num_main = total_computed + num_new_tokens
         num_slots = min(num_main + num_lookahead_tokens, self.max_model_len)
-        if request.num_hash_lookahead_tokens and self._policies.registers_before_freeing:
-            # Blocks filled by accepted drafts get their hash only now, and may be freed next.
-            self.cache_blocks(request, request.num_computed_tokens)
-        # The next token to compute is not known to be later than after the last known results.
-        in_flight = 0 if self._policies.keeps_states_of_drafts else request.num_in_flight_tokens
-        coordinator.remove_skipped_blocks(request_id, max(0, total_computed - in_flight))
+        self._register_accepted(request)
+        coordinator.remove_skipped_blocks(request_id, self._num_settled(request, total_computed))
         needed = coordinator.get_num_blocks_to_allocate(
             request_id,
             num_slots,
@@ -264,16 +219,12 @@ class KVCacheManager:
 
     def reset_prefix_cache(self) -> bool:
         """Empty the cache; returns False and does nothing while requests hold blocks."""
-        if not self.block_pool.reset_prefix_cache():
-            return False
-        if self.prefix_cache_stats is not None:
-            self.prefix_cache_stats.reset = True
-        return True
+        return self.block_pool.reset_prefix_cache()
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """For each group, how many leading blocks all requests with blocks share."""
         if not self.enable_caching:
-            return [0] * len(self._groups)
+            return [0] * len(self.coordinator.single_type_managers)
         return [
             manager.get_num_common_prefix_blocks(running_request_id)
             for manager in self.coordinator.single_type_managers
@@ -292,31 +243,22 @@ class KVCacheManager:
         """The ids of the request's blocks in each group."""
         return self.get_blocks(request_id).get_block_ids()
 
-    def take_events(self) -> list[KVCacheEvent]:
-        """The events since the last call, each with the kind of its group."""
-        events = self.block_pool.take_events()
-        for event in events:
-            if isinstance(event, BlockStored):
-                group = self._groups[event.group_idx]
-                event.kv_cache_spec_kind = _kind_name(group)
-                event.kv_cache_spec_sliding_window = getattr(group, "window", None)
-        return events
-
     def new_step_starts(self) -> None:
         """A new scheduler step begins: what earlier steps registered is computed."""
         for manager in self.coordinator.single_type_managers:
             manager.new_step_starts()
+
+    def _register_accepted(self, request: Request) -> None:
+        """Blocks filled by accepted drafts get their hash only now, and may be freed next."""
+        if request.num_hash_lookahead_tokens:
+            self.cache_blocks(request, request.num_computed_tokens)
+
+    def _num_settled(self, request: Request, total_computed: int) -> int:
+        """The next token to compute is known to be no earlier: that after the last results."""
+        return max(0, total_computed - request.num_in_flight_tokens)
 
     def _refuse(self, request: Request) -> NoReturn:
         raise ConfigurationError(
             f"request {request.request_id} is hashed in blocks of {request.hash_block_size} "
             f"tokens, the manager in blocks of {self._hash_block_size}; use one hash block size"
         )
-
-
-def _kind_name(group: Group | CrossAttention) -> str:
-    """The group's kind as events name it. vLLM: ``KVCacheSpecKind``."""
-    if isinstance(group, CrossAttention):
-        return "cross_attention"
-    local = group.kind is GroupKind.CHUNKED_LOCAL
-    return f"{group.kind}_attention" if local else str(group.kind)

@@ -1,9 +1,8 @@
-"""The block pool: which blocks are free, which are cached and under what hash, and the events."""
+"""The block pool: which blocks are free, and which are cached under what hash."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from hitproof.reference.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
 from hitproof.reference.free_queue import FreeBlockQueue, KVCacheBlock
 from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.request import Request
@@ -19,7 +18,7 @@ class BlockPool:
     returns the one that was cached first.
     """
 
-    def __init__(self, num_blocks: int, enable_events: bool = False) -> None:
+    def __init__(self, num_blocks: int) -> None:
         if num_blocks < 1:
             raise ConfigurationError(
                 f"a pool needs at least one block, for the null block; {num_blocks} is invalid"
@@ -30,8 +29,6 @@ class BlockPool:
         self.free_block_queue = FreeBlockQueue(usable)
         self._first: defaultdict[int, dict[bytes, KVCacheBlock]] = defaultdict(dict)
         self._later: dict[tuple[int, bytes], list[KVCacheBlock]] = {}
-        self._enable_events = enable_events
-        self._events: list[KVCacheEvent] = []
 
     def get_cached_block(
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
@@ -66,11 +63,11 @@ class BlockPool:
         block_size: int,
         kv_cache_group_id: int,
         block_mask: Sequence[bool],
-    ) -> None:
+    ) -> list[int]:
         """Register a request's blocks from ``num_cached_blocks`` up to ``num_full_blocks``.
 
         ``block_mask`` has one entry for each of them; blocks that it leaves out, and null
-        blocks, are skipped.
+        blocks, are skipped. Returns the indices of the others.
         """
         hashes = block_hashes_of_size(request.block_hashes, request.hash_block_size, block_size)
         registered = [
@@ -82,49 +79,7 @@ class BlockPool:
         ]
         for index in registered:
             self._insert(blocks[index], hashes[index], kv_cache_group_id)
-        if self._enable_events:
-            self._events += self._stored(request, hashes, registered, block_size, kv_cache_group_id)
-
-    def _stored(
-        self,
-        request: Request,
-        hashes: Sequence[bytes],
-        registered: Iterable[int],
-        block_size: int,
-        group_id: int,
-    ) -> list[BlockStored]:
-        """An event for each run of blocks, after a parent that is cached, so that it is known.
-
-        Where the block before a run is not cached, the first of the run has an event of its own,
-        whose tokens begin after the last block that is.
-        """
-        lora, cached, events = request.lora_request, self._first[group_id], list[BlockStored]()
-        for index in registered:
-            before = next((i for i in reversed(range(index)) if hashes[i] in cached), -1)
-            start, end = (before + 1) * block_size, (index + 1) * block_size
-            parent = hashes[before] if before >= 0 else None
-            if not (
-                events
-                and events[-1].block_hashes[-1] == parent
-                and events[-1].block_size == end - start == block_size
-            ):
-                events.append(
-                    BlockStored(
-                        block_hashes=[],
-                        parent_block_hash=parent,
-                        token_ids=[],
-                        block_size=end - start,
-                        lora_id=None if lora is None else lora.adapter_id,
-                        lora_name=None if lora is None else lora.name,
-                        extra_keys=[],
-                        group_idx=group_id,
-                    )
-                )
-            event = events[-1]
-            event.block_hashes.append(hashes[index])
-            event.token_ids += request.all_token_ids[start:end]
-            event.extra_keys.append(request.extra_keys(start, end).as_tuple())
-        return events
+        return registered
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Take the next free blocks for one request, evicting those that were cached.
@@ -148,7 +103,9 @@ class BlockPool:
                 self.free_block_queue.remove(block)
             block.ref_cnt += 1
 
-    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], scratch_first: bool) -> None:
+    def free_blocks(
+        self, ordered_blocks: Iterable[KVCacheBlock], scratch_first: bool = True
+    ) -> None:
         """Remove one holder from each block; those without a holder become free.
 
         They are reused in the order given. ``scratch_first`` puts those without a hash at the
@@ -181,8 +138,6 @@ class BlockPool:
         self._later.clear()
         for block in self.blocks:
             block.block_hash = None
-        if self._enable_events:
-            self._events.append(AllBlocksCleared())
         return True
 
     @property
@@ -195,11 +150,6 @@ class BlockPool:
         """The share of blocks that requests hold, from 0 to 1; the null block does not count."""
         usable = len(self.blocks) - 1
         return 1 - self.num_free_blocks / usable if usable else 0.0
-
-    def take_events(self) -> list[KVCacheEvent]:
-        """The events since the last call."""
-        events, self._events = self._events, []
-        return events
 
     def _insert(self, block: KVCacheBlock, block_hash: bytes, group_id: int) -> None:
         if block.block_hash is not None:
@@ -222,6 +172,4 @@ class BlockPool:
             del blocks[block.block_hash]
         if not later:
             self._later.pop(key, None)
-        if self._enable_events and block.block_hash not in blocks:
-            self._events.append(BlockRemoved([block.block_hash], block.group_id))
         block.block_hash = None

@@ -26,7 +26,6 @@ class Request:
     Attributes:
         num_computed_tokens: set by the scheduler, as in vLLM: tokens whose keys and values are
             in the request's blocks. It goes back to 0 on preemption.
-        num_preemptions: set by the scheduler; used for statistics only.
         num_in_flight_tokens: set by the scheduler: of the computed tokens, those of steps whose
             results are not known. Drafts among them may be taken back.
         num_hash_lookahead_tokens: how many tokens past its block a hash covers.
@@ -55,7 +54,6 @@ class Request:
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
         self.num_computed_tokens = 0
-        self.num_preemptions = 0
         self.num_in_flight_tokens = 0
         self.shared_prefix_boundary = 0
         self.block_hashes: list[bytes] = []

@@ -1,50 +1,48 @@
 """The reference's manager behind the protocol of `conformance.subject.managers`."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
+from hitproof.conformance.emulation.managers import EmulatedManager
+from hitproof.conformance.emulation.releases import SPEC, FreeOrder, Policies
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.reference.events import WatchedPool
 from hitproof.conformance.subject.managers import (
     Allocation,
-    Cleared,
-    Event,
     Hit,
     Observation,
     Progress,
-    Removed,
-    Stored,
     Tables,
 )
 from hitproof.reference.configuration import KVCacheConfig
-from hitproof.reference.events import BlockRemoved, BlockStored, KVCacheEvent
 from hitproof.reference.hashing import LoRA, MultiModalFeature, block_hashes_of_size
 from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
-from hitproof.reference.releases import FreeOrder, Policies
+from hitproof.reference.pool import BlockPool
 from hitproof.reference.request import Request
+
+_COUNTED = ("requests", "queries", "hits")
+_STATS = ("reset", *_COUNTED, *(f"preempted_{field}" for field in _COUNTED))
 
 
 class ReferenceManagers:
-    """The reference as a `ManagerSubject`, under a release's policies.
-
-    ``watched`` is whether it has statistics and events.
-    """
+    """The reference as a `ManagerSubject`, itself by default or as a release behaves."""
 
     def __init__(
-        self,
-        policies: Policies,
-        manager_class: type[KVCacheManager] = KVCacheManager,
-        watched: bool = True,
+        self, policies: Policies = SPEC, manager_class: Callable[..., KVCacheManager] | None = None
     ) -> None:
+        emulated = KVCacheManager if policies == SPEC else partial(EmulatedManager, policies)
         self._policies = policies
-        self._manager_class = manager_class
-        self._watched = watched
+        self._manager_class = manager_class or emulated
 
     def start(self, engine: EngineConfiguration) -> "ReferenceManager":
         scratch_first = self._policies.free_order is FreeOrder.SCRATCH_FIRST
-        return ReferenceManager(self.make(engine), engine, scratch_first)
+        pool = WatchedPool(engine.num_gpu_blocks)
+        return ReferenceManager(self.make(engine, pool), engine, pool, scratch_first)
 
-    def make(self, engine: EngineConfiguration) -> KVCacheManager:
-        """The reference's own manager."""
+    def make(self, engine: EngineConfiguration, pool: BlockPool | None = None) -> KVCacheManager:
+        """The reference's own manager, over a pool of its own by default."""
         knows = not self._policies.keeps_states_of_drafts
         return self._manager_class(
             KVCacheConfig(
@@ -59,10 +57,8 @@ class ReferenceManagers:
             max_num_batched_tokens=engine.max_in_flight_tokens if knows else engine.max_chunk,
             enable_caching=engine.enable_prefix_caching,
             use_eagle=engine.use_eagle_block_drop,
-            log_stats=self._watched,
-            enable_kv_cache_events=self._watched,
             retention_interval=engine.retention_interval,
-            policies=self._policies,
+            block_pool=pool,
         )
 
 
@@ -70,10 +66,17 @@ class ReferenceManager:
     """The reference's manager at work; see `conformance.subject.managers.Manager`."""
 
     def __init__(
-        self, manager: KVCacheManager, engine: EngineConfiguration, scratch_first: bool = False
+        self,
+        manager: KVCacheManager,
+        engine: EngineConfiguration,
+        pool: WatchedPool,
+        scratch_first: bool,
     ) -> None:
         self._manager = manager
         self._engine = engine
+        self._pool = pool
+        self._preempted: set[str] = set()
+        self._stats = Counter[str]()
         self._scratch_first = scratch_first
         self._requests: dict[str, Request] = {}
         self._found: dict[str, tuple[Hit, KVCacheBlocks]] = {}
@@ -108,7 +111,8 @@ class ReferenceManager:
 
     def set_progress(self, name: str, progress: Progress) -> None:
         self._requests[name].num_computed_tokens = progress.num_computed_tokens
-        self._requests[name].num_preemptions = progress.num_preemptions
+        if progress.num_preemptions:
+            self._preempted.add(name)
         self._requests[name].num_in_flight_tokens = progress.num_in_flight_tokens
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
@@ -124,6 +128,10 @@ class ReferenceManager:
     def get_computed_blocks(self, name: str) -> Hit:
         request = self._requests[name]
         blocks, length = self._manager.get_computed_blocks(request)
+        if self._engine.enable_prefix_caching and not request.skip_reading_prefix_cache:
+            prefix = "preempted_" if name in self._preempted else ""
+            counted = (f"{prefix}{field}" for field in _COUNTED)
+            self._stats.update(dict(zip(counted, (1, request.num_tokens, length), strict=True)))
         hit = Hit(length, _tables(blocks), request.shared_prefix_boundary)
         self._found[name] = hit, blocks
         return hit
@@ -178,7 +186,10 @@ class ReferenceManager:
         self._manager.evict_blocks(block_ids)
 
     def reset_prefix_cache(self) -> bool:
-        return self._manager.reset_prefix_cache()
+        done = self._manager.reset_prefix_cache()
+        if done:
+            self._stats["reset"] = 1
+        return done
 
     def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
         self._manager.remove_skipped_blocks(name, num_computed_tokens)
@@ -215,8 +226,7 @@ class ReferenceManager:
         manager, pool = self._manager, self._manager.block_pool
         held = {name: _tables(manager.get_blocks(name)) for name in self._requests}
         tables = {name: found for name, found in held.items() if any(found)}
-        stats = manager.make_prefix_cache_stats()
-        assert stats is not None
+        stats, self._stats = self._stats, Counter()
         return Observation(
             tables=tables,
             ref_counts={
@@ -233,10 +243,8 @@ class ReferenceManager:
             common_prefix={
                 name: tuple(manager.get_num_common_prefix_blocks(name)) for name in tables
             },
-            events=None
-            if self._holds_events
-            else tuple(_event(event) for event in manager.take_events()),
-            stats={name: int(value) for name, value in vars(stats).items()},
+            events=None if self._holds_events else self._pool.take_events(),
+            stats={field: stats[field] for field in _STATS},
             held_outside=tuple(self._outside),
         )
 
@@ -249,21 +257,3 @@ class ReferenceManager:
 
 def _tables(blocks: KVCacheBlocks) -> Tables:
     return tuple(tuple(table) for table in blocks.get_block_ids())
-
-
-def _event(event: KVCacheEvent) -> Event:
-    match event:
-        case BlockStored():
-            return Stored(
-                group=event.group_idx,
-                keys=tuple(event.block_hashes),
-                parent=event.parent_block_hash,
-                token_ids=tuple(event.token_ids),
-                block_size=event.block_size,
-                lora_name=event.lora_name,
-                extra_keys=tuple(event.extra_keys),
-            )
-        case BlockRemoved():
-            return Removed(event.group_idx, tuple(event.block_hashes))
-        case _:
-            return Cleared()

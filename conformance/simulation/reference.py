@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hitproof.conformance.emulation.releases import Policies
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.simulation.subject import Lookup
 from hitproof.reference.free_queue import KVCacheBlock
 from hitproof.reference.pool import BlockPool
-from hitproof.reference.releases import Policies
 from hitproof.reference.request import Request
 
 
@@ -17,7 +17,7 @@ class SimulatedReference:
 
     def __init__(self, engine: EngineConfiguration, policies: Policies) -> None:
         self._engine = engine
-        self._manager = ReferenceManagers(policies, watched=False).make(engine)
+        self._manager = ReferenceManagers(policies).make(engine)
         self._pool: BlockPool = self._manager.block_pool
         self.horizon, self.junctions = policies.horizon, policies.junctions
         self._evictions = self._taken = 0

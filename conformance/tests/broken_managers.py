@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from hitproof.conformance.emulation.releases import SPEC, Policies
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import (
     Allocation,
+    Cleared,
     Event,
     Hit,
     Manager,
@@ -21,9 +23,7 @@ from hitproof.conformance.subject.managers import (
     Tables,
 )
 from hitproof.reference.coordinator import KVCacheCoordinator
-from hitproof.reference.events import AllBlocksCleared, BlockRemoved, KVCacheEvent
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.releases import Policies
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
 
@@ -35,10 +35,10 @@ class Broken:
     """The reference with its manager wrapped."""
 
     def __init__(
-        self, wrap: Callable[[ReferenceManager], Manager], policies: Policies | None = None
+        self, wrap: Callable[[ReferenceManager], Manager], policies: Policies = SPEC
     ) -> None:
         self._wrap = wrap
-        self._reference = ReferenceManagers(Policies() if policies is None else policies)
+        self._reference = ReferenceManagers(policies)
 
     def start(self, engine: EngineConfiguration) -> Manager:
         return self._wrap(self._reference.start(engine))
@@ -59,7 +59,7 @@ class LooksNotAhead:
     """The reference with hashes that cover their blocks only, whatever the engine has."""
 
     def start(self, engine: EngineConfiguration) -> Manager:
-        started = ReferenceManagers(Policies()).start(engine)
+        started = ReferenceManagers().start(engine)
         started._engine = replace(
             engine, use_eagle=False, num_hash_lookahead_tokens=0, num_speculative_tokens=0
         )
@@ -75,14 +75,14 @@ class LooksOneTokenAhead:
 
     def start(self, engine: EngineConfiguration) -> Manager:
         groups = tuple(replace(group, prefill_lookahead=1) for group in engine.groups)
-        return ReferenceManagers(Policies()).start(replace(engine, groups=groups))
+        return ReferenceManagers().start(replace(engine, groups=groups))
 
 
 class _Shifts:
     """The reference, but a method of it is asked for other numbers of computed tokens."""
 
     def start(self, engine: EngineConfiguration) -> Manager:
-        started = ReferenceManagers(Policies()).start(engine)
+        started = ReferenceManagers().start(engine)
         self.shift(started._manager.coordinator, max(0, engine.num_prefill_lookahead - 1))
         return started
 
@@ -304,7 +304,7 @@ class CountsOneStepForAdmission:
     """The reference, but it admits by the blocks of one step's tokens where several are ahead."""
 
     def start(self, engine: EngineConfiguration) -> Manager:
-        return ReferenceManagers(Policies()).start(replace(engine, max_num_batched_tokens=1))
+        return ReferenceManagers().start(replace(engine, max_num_batched_tokens=1))
 
 
 class RefusesToStart(Wrapped):
@@ -391,12 +391,12 @@ def _progress(change: Patch) -> dict[str, Patch]:
     }
 
 
-def _first(method: str, is_moved: type[KVCacheEvent]) -> dict[str, Patch]:
+def _first(method: str, is_moved: type[Cleared | Removed]) -> dict[str, Patch]:
     """The events of a method are queued before those that wait."""
 
     def patched(self: Wrapped, *given: Any) -> Any:
         answer = getattr(self.inner, method)(*given)
-        self.pool._events.sort(key=lambda event: not isinstance(event, is_moved))
+        self.inner._pool._events.sort(key=lambda event: not isinstance(event, is_moved))
         return answer
 
     held: Patch = lambda self, held: self.inner.hold_events(held)  # noqa: E731
@@ -711,8 +711,8 @@ PATCHES: dict[str, dict[str, Any]] = {
             seen, events=tuple(e for e in seen.events or () if not isinstance(e, Removed))
         )
     ),
-    "TellsOfResetsFirst": _first("reset_prefix_cache", AllBlocksCleared),
-    "TellsOfEvictionsFirst": _first("evict_blocks", BlockRemoved),
+    "TellsOfResetsFirst": _first("reset_prefix_cache", Cleared),
+    "TellsOfEvictionsFirst": _first("evict_blocks", Removed),
     "Misdescribes": _stored(_always({"parent": None})),
     "NamesNoAdapter": _stored(lambda m, e: {"extra_keys": (None,) * len(e.keys)}),
     "NamesNoExtraKeys": _stored(_always({"extra_keys": ()})),

@@ -18,7 +18,6 @@ from hitproof.conformance.tests.reference_pool import ReferencePool
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.lookup import Lookup as GroupLookup
-from hitproof.reference.releases import Policies
 from hitproof.reference.scan import Scan
 from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
 from hitproof.spec.groups import BlockGeometry, GroupKind, geometry, whole_blocks
@@ -374,7 +373,7 @@ class ReferenceSubject:
 
     def manager(self, engine: EngineConfiguration) -> Manager:
         """The reference's whole manager."""
-        return ReferenceManagers(Policies()).start(engine)
+        return ReferenceManagers().start(engine)
 
     def source(self, entry: str) -> str:
         """The name of the entry point in the reference, which has no file and line."""

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from hitproof.conformance.emulation.releases import VLLM_0_33
 from hitproof.conformance.histories.edges import (
     edges,
     short_step_after_a_hit,
@@ -17,7 +18,6 @@ from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.managers import Allocation, ManagerSubject, Observation
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_replay import REFERENCE, shown
-from hitproof.reference.releases import VLLM_0_33
 from hitproof.spec.groups import Group, GroupKind
 
 EDGES = list(edges())

@@ -7,6 +7,7 @@ import pytest
 
 from hitproof.conformance.checks.agreement import CLAIMS, check_agreement, is_in_grid
 from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.emulation.releases import VLLM_0_32
 from hitproof.conformance.findings.evidence import AgreementEvidence, Evidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
@@ -20,7 +21,6 @@ from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Tables
 from hitproof.conformance.tests.broken_managers import EvictsNothing, ShorterHit, StaleHit, Wrapped
 from hitproof.conformance.tests.reference_subject import ReferenceSubject
-from hitproof.reference.releases import VLLM_0_32, Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import Group, GroupKind
 
@@ -40,7 +40,7 @@ class Subject(ReferenceSubject):
         self._wrap = wrap
 
     def manager(self, engine: EngineConfiguration) -> Manager:
-        return self._wrap(ReferenceManagers(Policies()).start(engine))
+        return self._wrap(ReferenceManagers().start(engine))
 
     def start(self, engine: EngineConfiguration) -> Manager:
         return self.manager(engine)

@@ -33,7 +33,6 @@ from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.broken_managers import Broken, Wrapped
 from hitproof.conformance.tests.test_replay import REFERENCE, expected, shown
-from hitproof.reference.releases import Policies
 from hitproof.spec.groups import Group, GroupKind
 
 CONNECTIONS = list(connections())
@@ -200,7 +199,7 @@ def test_the_local_prefix_is_admitted_with_what_is_loaded() -> None:
 
 def test_lockstep_plays_them() -> None:
     for each in CONNECTIONS[::4]:
-        outcome = run(each, REFERENCE, ReferenceManagers(Policies()), JudgedPolicies())
+        outcome = run(each, REFERENCE, ReferenceManagers(), JudgedPolicies())
         assert (outcome.findings, outcome.fault, outcome.steps) == ([], None, len(each.steps))
     for fault in (broken.TakesFromTheBack, broken.KeepsOneBack, broken.FreesNothing):
         differs = [run(e, Broken(fault), REFERENCE, JudgedPolicies()) for e in CONNECTIONS[::4]]

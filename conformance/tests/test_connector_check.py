@@ -30,7 +30,6 @@ from hitproof.conformance.tests.broken_managers import (
 )
 from hitproof.conformance.tests.brute_force import Holds, assert_agrees, wrong_states
 from hitproof.conformance.tests.reference_subject import ReferenceConnectorLookup, ReferenceSubject
-from hitproof.reference.releases import Policies
 from hitproof.reference.spec_groups import find_hit
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.connector import longest_local_prefix
@@ -323,7 +322,7 @@ def test_the_fault_is_shown_on_a_manager_that_has_it_and_on_no_other(name: str) 
     evidence, manager = SHOWN[name]
     found = reproduce(evidence, Broken(manager), RULES)
     assert (found.detail, type(found.expected)) == ("", LocalPrefix)
-    right = reproduce(evidence, ReferenceManagers(Policies()), RULES)
+    right = reproduce(evidence, ReferenceManagers(), RULES)
     assert right.history is None
     assert right.detail == "the manager does what the spec demands there"
 

@@ -28,7 +28,6 @@ from hitproof.conformance.subject.failures import (
 from hitproof.conformance.tests.broken_managers import Broken, patched, raises
 from hitproof.conformance.tests.plain_pool import PlainPool
 from hitproof.conformance.tests.reference_subject import ReferenceSubject
-from hitproof.reference.releases import Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import ConfigurationError, GroupKind
 
@@ -184,7 +183,7 @@ def raising(error: Exception) -> Broken:
 
 
 def in_lockstep(error: Exception) -> list[Any]:
-    reference = ReferenceManagers(Policies())
+    reference = ReferenceManagers()
     return run(history("test:0"), raising(error), reference, JudgedPolicies()).findings
 
 

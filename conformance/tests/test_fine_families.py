@@ -12,7 +12,6 @@ from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.reference.releases import Policies
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity, is_fine_grained
 
@@ -62,12 +61,12 @@ def test_states_from_inside_chunks_are_judged_where_resends_are_promised() -> No
     history = next(h for h in fine_histories() if h.engine.mamba_checkpoint_alignment)
     older = JudgedPolicies(granularity=HitGranularity.FINE, fine_tail=FineTail.EXTENSION)
     with pytest.raises(CannotJudge, match="leave mamba_checkpoint_alignment out"):
-        replay(history, ReferenceManagers(Policies()), older)
+        replay(history, ReferenceManagers(), older)
 
 
 def test_the_reference_does_not_show_entries_inside_blocks() -> None:
     with pytest.raises(CannotJudge, match="this subject does not show"):
-        replay(next(fine_histories()), ReferenceManagers(Policies()), FINE)
+        replay(next(fine_histories()), ReferenceManagers(), FINE)
 
 
 def test_generated_histories_have_hits_inside_blocks_and_no_connector() -> None:

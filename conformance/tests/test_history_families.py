@@ -10,7 +10,6 @@ from hitproof.conformance.histories.schema import Evict, History, Lookup
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests import broken_managers as broken
-from hitproof.reference.releases import Policies
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 
@@ -27,7 +26,7 @@ def sample(step: int) -> list[History]:
 def test_the_reference_passes() -> None:
     served = set()
     for history in sample(3):
-        outcome = replay(history, ReferenceManagers(Policies()))
+        outcome = replay(history, ReferenceManagers())
         assert outcome.findings == []
         assert not any(told.startswith("no space") for told in outcome.steps)
         served |= {lookup.served // history.engine.alignment for lookup in outcome.lookups}

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from hitproof.conformance.emulation.releases import VLLM_0_24
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import (
@@ -25,7 +26,6 @@ from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_player import Recorder
 from hitproof.conformance.tests.test_replay import REFERENCE, expected, shown
-from hitproof.reference.releases import VLLM_0_24
 from hitproof.spec.groups import Group, GroupKind
 
 ENGINE = EngineConfiguration(

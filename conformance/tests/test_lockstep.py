@@ -2,10 +2,20 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from hitproof.conformance.emulation.managers import EmulatedManager
+from hitproof.conformance.emulation.releases import (
+    SPEC,
+    VLLM_0_23,
+    VLLM_0_26,
+    FreeOrder,
+    Policies,
+    ReplayPolicy,
+)
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
@@ -32,19 +42,18 @@ from hitproof.conformance.tests.broken_managers import (
     ShorterHit,
     Wrapped,
 )
-from hitproof.reference.releases import VLLM_0_23, VLLM_0_26, FreeOrder, Policies, ReplayPolicy
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import Junctions
 
-POLICIES = Policies()
-REFERENCE = ReferenceManagers(POLICIES)
+REFERENCE = ReferenceManagers()
+EMULATED = ReferenceManagers(manager_class=partial(EmulatedManager, SPEC))
 HISTORIES = 40
 
 
 def outcome(number: int, real: Any, reference: Any = REFERENCE) -> Outcome:
-    return run(history(f"test:{number}"), real, reference, JudgedPolicies(horizon=POLICIES.horizon))
+    return run(history(f"test:{number}"), real, reference, JudgedPolicies(horizon=SPEC.horizon))
 
 
 def shown(found: Outcome) -> list[str]:
@@ -53,9 +62,10 @@ def shown(found: Outcome) -> list[str]:
     return words + ([f"fault: {found.fault.field}"] if found.fault else [])
 
 
-def test_the_reference_is_in_lockstep_with_itself() -> None:
+@pytest.mark.parametrize("real", [REFERENCE, EMULATED], ids=["itself", "emulated"])
+def test_the_reference_is_in_lockstep_with_itself(real: ReferenceManagers) -> None:
     for number in range(HISTORIES):
-        found = outcome(number, REFERENCE)
+        found = outcome(number, real)
         assert shown(found) == []
         assert found.steps == len(history(f"test:{number}").steps)
 
@@ -97,8 +107,8 @@ def test_a_broken_reference_is_caught(broken: type[Wrapped]) -> None:
 @pytest.mark.parametrize(
     ("policies", "field"),
     [
-        (replace(POLICIES, free_order=FreeOrder.APPENDED), "lockstep-difference(field=free_queue"),
-        (replace(POLICIES, thinned_kinds=frozenset()), "waste"),
+        (replace(SPEC, free_order=FreeOrder.APPENDED), "lockstep-difference(field=free_queue"),
+        (replace(SPEC, thinned_kinds=frozenset()), "waste"),
         (VLLM_0_23, "waste"),
     ],
 )
@@ -116,7 +126,7 @@ def test_lockstep_goes_on_after_a_lost_hit_and_after_waste() -> None:
         # A shorter hit whose own run is not cached is more than lost.
         unsound = any(f.signature.divergence == Divergence.UNSOUND for f in found.findings)
         assert unsound or found.steps == len(history(f"test:{number}").steps)
-        wasteful = outcome(number, ReferenceManagers(replace(POLICIES, thinned_kinds=frozenset())))
+        wasteful = outcome(number, ReferenceManagers(replace(SPEC, thinned_kinds=frozenset())))
         assert wasteful.fault is None
         assert wasteful.steps == len(history(f"test:{number}").steps)
         assert all(finding.resynchronised for finding in wasteful.findings)

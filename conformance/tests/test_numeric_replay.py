@@ -39,11 +39,10 @@ from hitproof.conformance.tests.broken_managers import (
     SharesKeys,
     StaleHit,
 )
-from hitproof.reference.releases import Policies
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 
-REFERENCE = ReferenceManagers(Policies())
+REFERENCE = ReferenceManagers()
 FULL, MAMBA = Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.MAMBA, 4)
 WINDOW = Group(GroupKind.SLIDING_WINDOW, 2, 6)
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from hitproof.conformance.emulation.releases import Policies, ReplayPolicy
 from hitproof.conformance.judge.policy_costs import Later, Who, costs, history, later_hits, layouts
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.releases.fine import FineTail, HitGranularity, is_fine_grained
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import (

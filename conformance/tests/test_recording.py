@@ -19,9 +19,8 @@ from hitproof.conformance.reference.managers import ReferenceManager, ReferenceM
 from hitproof.conformance.subject.managers import Allocation, ManagerSubject, Observation, Tables
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.broken_managers import Broken, Wrapped
-from hitproof.reference.releases import Policies
 
-REFERENCE = ReferenceManagers(Policies())
+REFERENCE = ReferenceManagers()
 HISTORIES = [history(f"recording:{number}") for number in range(12)]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hitproof.conformance.emulation.releases import VLLM_0_23, Policies
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -23,7 +24,6 @@ from hitproof.conformance.tests import broken_managers as broken
 from hitproof.reference import groups, request
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Registration
-from hitproof.reference.releases import VLLM_0_23, Policies
 from hitproof.reference.spec_groups import SpecGroup
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
@@ -31,7 +31,7 @@ from hitproof.spec.releases.fine import HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import Junctions, SparseRetention
 
-REFERENCE = ReferenceManagers(Policies())
+REFERENCE = ReferenceManagers()
 HISTORIES = 60
 
 
@@ -213,7 +213,7 @@ BROKEN_REFERENCES: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "leaks": (
         BlockPool,
         "free_blocks",
-        lambda right: lambda pool, blocks, first: right(pool, [*blocks][:-1], first),
+        lambda right: lambda pool, blocks, *order: right(pool, [*blocks][:-1], *order),
     ),
     "touches too few": (BlockPool, "touch", lambda right: lambda pool, b: right(pool, b[:-1])),
     "forgets to evict": (BlockPool, "_evict", lambda _: lambda *_: None),
@@ -328,7 +328,7 @@ def test_hashes_that_look_ahead() -> None:
     assert [lookup.served for lookup in good.lookups] == [0, 0]
     assert shown(good) == []
     assert "unsound: two-contents-under-key" in shown(replay(LOOKAHEAD, broken.LooksNotAhead()))
-    late = replay(LOOKAHEAD, ReferenceManagers(Policies(), broken.FreesBeforeItRegisters))
+    late = replay(LOOKAHEAD, ReferenceManagers(manager_class=broken.FreesBeforeItRegisters))
     assert shown(late) == ["lost hit: tail-block-unregistered(freed=before-hash)"]
 
 

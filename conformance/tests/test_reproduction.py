@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.emulation.releases import Policies, ReplayPolicy
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import (
     AdmissionEvidence,
@@ -48,14 +49,13 @@ from hitproof.conformance.tests.subjects_for_tests import (
 from hitproof.conformance.tests.test_pool_check import PLAIN
 from hitproof.conformance.tests.test_retention_check import Forgetful, all_but_the_last, everything
 from hitproof.conformance.tests.test_sharing_check import Confused, adapter_by_name, without_salt
-from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
 
 FULL, SLIDING, MAMBA = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW, GroupKind.MAMBA
-REFERENCE = ReferenceManagers(Policies())
+REFERENCE = ReferenceManagers()
 RULES = Rules(LookaheadHorizon.HASHED, EagleGroups.FLAGGED)
 WINDOW = single_group(SLIDING, 2, 1, 4, False, 6)
 SEGMENTS = single_group(SLIDING, 1, 3, 2, True, 6)

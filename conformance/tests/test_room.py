@@ -10,7 +10,6 @@ from hitproof.conformance.histories.workloads import Arrival, Encoder, Layers, S
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.test_scheduling import DEPLOYMENT
-from hitproof.reference.releases import Policies
 
 
 def test_what_no_deployment_has_is_refused() -> None:
@@ -33,4 +32,4 @@ def test_what_no_deployment_has_is_refused() -> None:
 
 def test_the_reference_copies_the_last_blocks() -> None:
     for history in copies_of_last_blocks():
-        assert not replay(history, ReferenceManagers(Policies())).findings
+        assert not replay(history, ReferenceManagers()).findings

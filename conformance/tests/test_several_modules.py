@@ -22,7 +22,6 @@ from hitproof.conformance.subject.lookups import Lookup
 from hitproof.conformance.subject.managers import ManagerSubject
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.reference_subject import ReferenceCommonLookup, ReferenceSubject
-from hitproof.reference.releases import Policies
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, geometry
 from hitproof.spec.releases.fine import is_fine_grained
@@ -113,8 +112,8 @@ def test_engines_look_ahead_less_than_a_block_as_much_and_more() -> None:
 
 
 def test_the_reference_conforms() -> None:
-    assert not shown(histories(), ReferenceManagers(Policies()))
-    judged = [replay(history, ReferenceManagers(Policies())).lookups for history in histories()]
+    assert not shown(histories(), ReferenceManagers())
+    judged = [replay(history, ReferenceManagers()).lookups for history in histories()]
     assert all(any(lookup.due for lookup in lookups) for lookups in judged)
 
 

@@ -10,6 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from hitproof.conformance.emulation.releases import (
+    VLLM_0_23,
+    VLLM_0_24,
+    VLLM_0_26,
+    VLLM_0_30,
+    VLLM_0_33,
+    FreeOrder,
+    Policies,
+    ReplayPolicy,
+)
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.scope.models import MODELS, Model
@@ -42,16 +52,6 @@ from hitproof.conformance.simulation.workload import (
     write_workload,
 )
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.releases import (
-    VLLM_0_23,
-    VLLM_0_24,
-    VLLM_0_26,
-    VLLM_0_30,
-    VLLM_0_33,
-    FreeOrder,
-    Policies,
-    ReplayPolicy,
-)
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind, alignment
 

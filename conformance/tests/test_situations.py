@@ -8,7 +8,6 @@ from hitproof.conformance.histories.situations import fine_situations, situation
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.test_replay import expected, shown
-from hitproof.reference.releases import Policies
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
 
@@ -43,7 +42,7 @@ def test_much_happens_and_the_reference_passes() -> None:
     for history in situations():
         if not all(group.prefix_cacheable for group in history.engine.groups):
             continue  # no group of the reference opts out
-        outcome = replay(history, ReferenceManagers(Policies()))
+        outcome = replay(history, ReferenceManagers())
         assert shown(outcome) == expected(history, outcome)
         for step, deviation in zip(history.steps, outcome.steps, strict=True):
             happened[f"{type(step).__name__} {deviation.split()[0] if deviation else 'done'}"] += 1

@@ -23,9 +23,8 @@ from hitproof.conformance.playing.player import Player
 from hitproof.conformance.playing.transcript import Asked, Transcript, history_of
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.managers import Allocation, Hit, Progress, Tables
-from hitproof.reference.releases import Policies
 
-REFERENCE = ReferenceManagers(Policies())
+REFERENCE = ReferenceManagers()
 
 
 class Noted:

@@ -11,7 +11,6 @@ from hitproof.conformance.reference.managers import ReferenceManager, ReferenceM
 from hitproof.conformance.subject.managers import ManagerSubject
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_replay import REFERENCE, shown
-from hitproof.reference.releases import Policies
 from hitproof.spec.groups import Group, GroupKind
 
 HISTORIES = list(uncached_histories())
@@ -21,7 +20,7 @@ class CachesAllTheSame:
     """Has the prefix cache on."""
 
     def start(self, engine: EngineConfiguration) -> ReferenceManager:
-        return ReferenceManagers(Policies()).start(replace(engine, enable_prefix_caching=True))
+        return ReferenceManagers().start(replace(engine, enable_prefix_caching=True))
 
 
 def test_the_reference_passes() -> None:

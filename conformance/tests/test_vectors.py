@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from hitproof.conformance.emulation.releases import Policies
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.histories.vectors import engine_vectors, vectors
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.reference.releases import Policies
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
 ENGINE = engine_vectors()
@@ -38,10 +38,10 @@ def test_a_vector_is_written_as_it_is_read(vector: History) -> None:
 def test_engines_preempt_and_hit() -> None:
     assert ENGINE
     for vector in ENGINE.values():
-        outcome = replay(vector, ReferenceManagers(Policies()))
+        outcome = replay(vector, ReferenceManagers())
         assert sum(lookup.served > 0 for lookup in outcome.lookups) >= 5
         assert not any(how.startswith("skipped") for how in outcome.steps)
-    steps = [replay(each, ReferenceManagers(Policies())).steps for each in ENGINE.values()]
+    steps = [replay(each, ReferenceManagers()).steps for each in ENGINE.values()]
     assert sum(any(how.startswith("preempted") for how in each) for each in steps) >= 2
 
 
@@ -55,7 +55,7 @@ def test_no_solver_is_needed() -> None:
         "from hitproof.conformance.histories.vectors import vectors\n"
         "from hitproof.conformance.judge.judged_replay import replay\n"
         "from hitproof.conformance.reference.managers import ReferenceManagers\n"
-        "from hitproof.reference.releases import Policies\n"
-        "for vector in vectors().values(): replay(vector, ReferenceManagers(Policies()))\n"
+        "from hitproof.conformance.emulation.releases import Policies\n"
+        "for vector in vectors().values(): replay(vector, ReferenceManagers())\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,6 +1,6 @@
 """Managers and requests for tests, and the few steps that most of them take."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hitproof.reference.configuration import CrossAttention, KVCacheConfig
@@ -16,11 +16,15 @@ HASH = 4
 
 
 def manager(
-    *groups: Group | CrossAttention, num_blocks: int = 41, num_speculative: int = 0, **options: Any
+    *groups: Group | CrossAttention,
+    num_blocks: int = 41,
+    num_speculative: int = 0,
+    made: Callable[..., KVCacheManager] = KVCacheManager,
+    **options: Any,
 ) -> KVCacheManager:
     """A manager of ``num_blocks - 1`` usable blocks; one full-attention group by default."""
     config = KVCacheConfig(num_blocks, groups or (Group(FULL, HASH),), num_speculative)
-    return KVCacheManager(config, **{"max_model_len": 1000, "hash_block_size": HASH} | options)
+    return made(config, **{"max_model_len": 1000, "hash_block_size": HASH} | options)
 
 
 def request(name: str, tokens: Iterable[int], **options: Any) -> Request:

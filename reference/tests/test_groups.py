@@ -4,19 +4,15 @@ import pytest
 
 from hitproof.reference.configuration import CrossAttention
 from hitproof.reference.groups import num_skipped_tokens
-from hitproof.reference.releases import VLLM_0_23, FreeOrder, Policies
 from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,
     MAMBA,
     SLIDING,
-    cached_ids,
     finish,
-    free_ids,
     manager,
     prefill,
     request,
-    step,
 )
 from hitproof.spec.attention import attends, reads_state
 from hitproof.spec.groups import ConfigurationError, Group
@@ -45,46 +41,6 @@ def test_a_mamba_layer_reads_the_last_state_only() -> None:
     for computed in range(1, 20):
         (read,) = (token for token in range(computed) if reads_state(computed, token))
         assert num_skipped_tokens(STATES, computed) == read
-
-
-@pytest.mark.parametrize("order", FreeOrder)
-def test_where_freed_blocks_join_the_queue(order: FreeOrder) -> None:
-    kv = manager(Group(FULL, 8), Group(SLIDING, 4, window=2), policies=Policies(free_order=order))
-    running = request("a", range(14))
-    prefill(kv, running)
-    assert kv.get_block_ids("a") == ([1, 2], [3, 4, 5, 6])
-    assert (cached_ids(kv, 0), cached_ids(kv, 1)) == ({1}, {4})
-    finish(kv, running)
-    unused = [*range(7, 41)]
-    assert (
-        free_ids(kv)
-        == {
-            FreeOrder.APPENDED: [*unused, 2, 1, 6, 5, 4, 3],
-            FreeOrder.WINDOW_SCRATCH_FIRST: [6, 5, 3, *unused, 2, 1, 4],
-            FreeOrder.SCRATCH_FIRST: [6, 5, 3, 2, *unused, 1, 4],
-        }[order]
-    )
-
-
-@pytest.mark.parametrize(("keeps", "first"), [(True, 1), (False, 0)])
-def test_draft_blocks_of_a_mamba_group_move_on_with_the_state(keeps: bool, first: int) -> None:
-    policies = Policies(keeps_states_of_drafts=keeps)
-    kv = manager(STATES, num_speculative=2, policies=policies)
-    running = request("a", range(8))
-    assert step(kv, running, 8)
-    assert kv.get_block_ids("a") == ([0, 1, 2, 3],)
-    running.num_computed_tokens = 8
-    running.append_output_token_ids(8)
-    # Lookahead tokens need no state of their own.
-    assert kv.allocate_slots(running, 1, num_lookahead_tokens=2) is not None
-    assert kv.get_block_ids("a") == ([0, 1, 2, 3, 4],)
-    running.num_computed_tokens = 9
-    running.append_output_token_ids(*range(9, 24))
-    assert step(kv, running, 15)
-    # The states of rejected drafts are worth nothing: their blocks go to the end.
-    assert kv.get_block_ids("a") == ([0, first, 2, 0, 0, 3, 4, 5],)
-    finish(kv, running)
-    assert kv.usage == 0
 
 
 def test_external_tokens_of_a_mamba_group_are_counted() -> None:
@@ -125,6 +81,6 @@ def test_cross_attention_with_caching_is_refused() -> None:
 
 
 def test_only_full_attention_has_a_common_prefix() -> None:
-    kv = manager(Group(FULL, 4), WINDOW, CHUNK, policies=VLLM_0_23)
+    kv = manager(Group(FULL, 4), WINDOW, CHUNK)
     prefill(kv, request("a", range(9)))
     assert kv.get_num_common_prefix_blocks("a") == [3, 0, 0]

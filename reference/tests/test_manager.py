@@ -1,13 +1,11 @@
-"""One full-attention group: prefill, decode, eviction, keys, statistics, common prefixes."""
+"""One full-attention group: prefill, decode, eviction, keys, common prefixes."""
 
 import pytest
 
-from hitproof.reference.manager import PrefixCacheStats
 from hitproof.reference.tests.building import (
     FULL,
     cached_ids,
     decode,
-    finish,
     manager,
     prefill,
     request,
@@ -46,21 +44,6 @@ def test_a_step_without_tokens_is_refused() -> None:
 def test_a_request_hashed_otherwise_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="use one hash block size"):
         manager().get_computed_blocks(request("a", range(4), hash_block_size=2))
-
-
-def test_statistics_count_tokens_and_keep_preempted_requests_apart() -> None:
-    kv = manager(log_stats=True)
-    first = request("a", range(9))
-    prefill(kv, first)
-    prefill(kv, request("b", range(10)))
-    finish(kv, first)
-    first.num_preemptions = 1
-    prefill(kv, first)
-    assert kv.make_prefix_cache_stats() == PrefixCacheStats(
-        requests=2, queries=19, hits=8, preempted_requests=1, preempted_queries=9, preempted_hits=8
-    )
-    assert kv.make_prefix_cache_stats() == PrefixCacheStats()
-    assert manager().make_prefix_cache_stats() is None
 
 
 def test_a_group_that_opts_out_asks_nothing_of_hits() -> None:

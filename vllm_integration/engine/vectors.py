@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hitproof.conformance.emulation.releases import Policies
 from hitproof.conformance.histories.json_format import read, read_lines, write
 from hitproof.conformance.histories.schema import (
     History,
@@ -24,7 +25,6 @@ from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.reference.releases import Policies
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
 _HITS, _HITS_ALONE = 5, 8

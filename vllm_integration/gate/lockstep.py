@@ -9,13 +9,13 @@ from typing import Any
 
 from packaging.version import Version
 
+from hitproof.conformance.emulation import releases
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.places import Location, Passed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.lockstep.outcome import FIELDS
 from hitproof.conformance.scope.limits import refusal
-from hitproof.reference import releases
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
@@ -94,7 +94,7 @@ class LockstepReport:
 
 
 def policies_of(target: Target) -> str:
-    """The name of the target's policies in `reference.releases`. Raises `TargetError`."""
+    """The name of the target's policies in `emulation.releases`. Raises `TargetError`."""
     name = policies_name(target.version)
     if name is None:
         raise TargetError(refusal("lockstep-releases").format(target=target.name))
@@ -102,7 +102,7 @@ def policies_of(target: Target) -> str:
 
 
 def policies_name(version: str | None) -> str | None:
-    """The name of a release's policies in `reference.releases`; None when it is too old.
+    """The name of a release's policies in `emulation.releases`; None when it is too old.
 
     ``version`` None is newer than any.
     """

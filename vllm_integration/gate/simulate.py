@@ -8,6 +8,8 @@ from pathlib import Path
 from time import perf_counter, thread_time
 from typing import Any
 
+from hitproof.conformance.emulation import releases
+from hitproof.conformance.emulation.releases import Policies
 from hitproof.conformance.histories.json_format import as_plain
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.scope.models import Model
@@ -17,8 +19,6 @@ from hitproof.conformance.simulation.hash_file import Arrival, HashFile
 from hitproof.conformance.simulation.player import Served, Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
 from hitproof.conformance.simulation.workload import Workload, WorkloadError, engine_adapter
-from hitproof.reference import releases
-from hitproof.reference.releases import Policies
 from hitproof.vllm_integration.gate.doctor import Model as DoctorModel
 from hitproof.vllm_integration.gate.lockstep import policies_name
 from hitproof.vllm_integration.gate.sessions import Session

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from hitproof.conformance.emulation import releases
+from hitproof.conformance.emulation.releases import Policies, ReplayPolicy
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
 from hitproof.conformance.subject.managers import Allocation, Hit, Progress
-from hitproof.reference import releases
-from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.adapter.managers import IN_FLIGHT
 from hitproof.vllm_integration.gate.lockstep import policies_name

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from hitproof.conformance.emulation.managers import EmulatedRegistration
+from hitproof.conformance.emulation.releases import Policies
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.reference.groups import num_skipped_tokens
-from hitproof.reference.registration import Mask, Registration
-from hitproof.reference.releases import Policies
+from hitproof.reference.registration import Mask
 from hitproof.reference.request import Registered
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.policies import Junctions
@@ -66,15 +67,15 @@ class Lives:
     def __init__(self, judged: Judged) -> None:
         self._judged = judged
         engine, policies = judged.scope.engine, judged.policies
-        self._registration = Registration(
-            judged.groups,
-            engine.alignment,
-            engine.retention_interval,
+        self._registration = EmulatedRegistration(
             Policies(
                 horizon=policies.horizon,
                 sparse_kinds=frozenset(k for k in SPARSE_KINDS if policies.thins_out(k)),
                 junctions=policies.junctions is Junctions.KEPT,
             ),
+            judged.groups,
+            engine.alignment,
+            engine.retention_interval,
         )
         self._lives: dict[str, _Life] = {}
         # What is wrong with a block that is not as the reference would have it: under dense

@@ -6,10 +6,10 @@ from time import perf_counter
 from types import ModuleType
 from typing import Any
 
+from hitproof.conformance.emulation.releases import Policies
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.transcript import Transcript
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
-from hitproof.reference.releases import Policies
 from hitproof.vllm_integration.shadow.beside_reference import Lockstep
 from hitproof.vllm_integration.shadow.hooks import Given, Method
 from hitproof.vllm_integration.shadow.judged import Call, Judged

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from hitproof.conformance.emulation.releases import Policies, ReplayPolicy
 from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.conformance.simulation import generators
 from hitproof.conformance.simulation.hash_file import HashFile
 from hitproof.conformance.simulation.player import Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
-from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.bundled import COSTS
 from hitproof.vllm_integration.gate.simulate import engine_of

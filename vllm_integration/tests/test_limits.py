@@ -14,7 +14,6 @@ from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.scope.limits import LIMITS, refusal
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.reference.releases import Policies
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.vllm_integration.gate.lockstep import policies_of
@@ -132,7 +131,7 @@ def exported() -> None:
         mamba_checkpoint_alignment=2,
     )
     policies = JudgedPolicies(granularity=HitGranularity.FINE, fine_tail=FineTail.EXTENSION)
-    replay(History(engine, {}, ()), ReferenceManagers(Policies()), policies)
+    replay(History(engine, {}, ()), ReferenceManagers(), policies)
 
 
 ASKED: dict[str, Callable[[], object]] = {

@@ -5,6 +5,8 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
+from hitproof.conformance.emulation import releases
+from hitproof.conformance.emulation.releases import Policies, ReplayPolicy
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.plays import possible
 from hitproof.conformance.histories.schema import History
@@ -14,8 +16,6 @@ from hitproof.conformance.lockstep.playing import run
 from hitproof.conformance.picking import picked
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import refusal_of
-from hitproof.reference import releases
-from hitproof.reference.releases import Policies, ReplayPolicy
 from hitproof.spec.releases.policies import Junctions
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.findings import Shown, of_history

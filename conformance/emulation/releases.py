@@ -82,6 +82,9 @@ class Policies:
     admits_too_much: bool = False
 
 
+SPEC = Policies()
+"""What the spec asks for: the reference's own behaviour."""
+
 _WINDOWS = frozenset({GroupKind.SLIDING_WINDOW})
 
 VLLM_0_23 = Policies(
