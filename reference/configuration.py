@@ -9,17 +9,6 @@ from hitproof.spec.groups import ConfigurationError, Group
 
 
 @dataclass(frozen=True)
-class CrossAttention:
-    """A group of cross-attention layers, which read the encoder's output only.
-
-    Its blocks are allocated once, for the encoder's tokens, and belong to one request, so the spec
-    has no clause about it. vLLM: ``CrossAttentionSpec``.
-    """
-
-    block_size: int
-
-
-@dataclass(frozen=True)
 class KVCacheConfig:
     """The groups and the pool of a model. vLLM: ``KVCacheConfig``.
 
@@ -32,13 +21,13 @@ class KVCacheConfig:
     """
 
     num_blocks: int
-    kv_cache_groups: tuple[Group | CrossAttention, ...]
+    kv_cache_groups: tuple[Group, ...]
     num_speculative_blocks: int = 0
     max_concurrent_batches: int = 1
 
 
 def scheduler_block_size(
-    groups: Sequence[Group | CrossAttention], hash_block_size: int, requested: int | None
+    groups: Sequence[Group], hash_block_size: int, requested: int | None
 ) -> int:
     """The alignment of hits in tokens: ``requested``, or the LCM of all block sizes.
 
@@ -54,8 +43,7 @@ def scheduler_block_size(
                 f"size; {size} does not divide it"
             )
     for group in groups:
-        cacheable = isinstance(group, Group) and group.prefix_cacheable
-        if cacheable and group.block_size % hash_block_size:
+        if group.prefix_cacheable and group.block_size % hash_block_size:
             raise ConfigurationError(
                 f"the hash block size ({hash_block_size} tokens) must divide every group's "
                 f"block size; {group.block_size} is not a multiple of it"

@@ -7,19 +7,18 @@ without caching nothing is looked up or registered, and the common hit of one gr
 from collections.abc import Callable, Sequence
 
 from hitproof.reference.configuration import (
-    CrossAttention,
     KVCacheConfig,
     max_admission_blocks,
     scheduler_block_size,
 )
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.groups import Blocks, CrossAttentionManager, GroupManager, MambaManager
+from hitproof.reference.groups import Blocks, GroupManager, MambaManager
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Registration
 from hitproof.reference.request import Request
 from hitproof.reference.spec_groups import Hit, find_hit, spec_groups
-from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, share_eagle
+from hitproof.spec.groups import Group, GroupKind, alignment, share_eagle
 
 
 class KVCacheCoordinator:
@@ -45,17 +44,12 @@ class KVCacheCoordinator:
         block_pool: BlockPool,
     ) -> None:
         groups = kv_cache_config.kv_cache_groups
-        attention = [group for group in groups if isinstance(group, Group)]
         if enable_caching:
-            alignment(attention)
-            if len(attention) < len(groups):
-                raise ConfigurationError(
-                    "a model with cross-attention does not support prefix caching; turn caching off"
-                )
+            alignment(groups)
         self.alignment = scheduler_block_size(groups, hash_block_size, alignment_tokens)
         self.enable_caching = enable_caching
         self.block_pool = block_pool
-        shared = share_eagle(attention, use_eagle)
+        shared = share_eagle(groups, use_eagle)
         self._spec_groups = spec_groups(shared, self.alignment, hash_block_size)
         # Of one group neither lookups nor what is kept for them may peek past the cap.
         self._peeks = self._may_peek(len(groups))
@@ -63,16 +57,9 @@ class KVCacheCoordinator:
             shared, self.alignment, retention_interval, self._peeks
         )
         self._hash_block_size = hash_block_size
-        unshared = iter(shared)
         self.single_type_managers = tuple(
-            self._manager(
-                group if isinstance(group, CrossAttention) else next(unshared),
-                group_id,
-                kv_cache_config,
-                max_num_batched_tokens,
-                max_model_len,
-            )
-            for group_id, group in enumerate(groups)
+            self._manager(group, group_id, kv_cache_config, max_num_batched_tokens, max_model_len)
+            for group_id, group in enumerate(shared)
         )
 
     def find_longest_cache_hit(
@@ -117,28 +104,22 @@ class KVCacheCoordinator:
         request_id: str,
         num_tokens: int,
         new_computed_blocks: Sequence[Blocks],
-        num_encoder_tokens: int,
         total_computed_tokens: int,
         num_tokens_main_model: int,
         apply_admission_cap: bool = False,
     ) -> int:
         """Free blocks needed by all groups. See `GroupManager.get_num_blocks_to_allocate`."""
-        total = 0
-        for manager, blocks in zip(self.single_type_managers, new_computed_blocks, strict=True):
-            if isinstance(manager, CrossAttentionManager):
-                total += manager.get_num_blocks_to_allocate(
-                    request_id, num_encoder_tokens, (), 0, num_encoder_tokens
-                )
-            else:
-                total += manager.get_num_blocks_to_allocate(
-                    request_id,
-                    num_tokens,
-                    blocks,
-                    total_computed_tokens,
-                    num_tokens_main_model,
-                    apply_admission_cap,
-                )
-        return total
+        return sum(
+            manager.get_num_blocks_to_allocate(
+                request_id,
+                num_tokens,
+                blocks,
+                total_computed_tokens,
+                num_tokens_main_model,
+                apply_admission_cap,
+            )
+            for manager, blocks in zip(self.single_type_managers, new_computed_blocks, strict=True)
+        )
 
     def allocate_new_computed_blocks(
         self,
@@ -165,19 +146,11 @@ class KVCacheCoordinator:
                 manager.allocate_external_computed_blocks(request_id, total)
 
     def allocate_new_blocks(
-        self,
-        request_id: str,
-        num_tokens: int,
-        num_tokens_main_model: int,
-        num_encoder_tokens: int = 0,
+        self, request_id: str, num_tokens: int, num_tokens_main_model: int
     ) -> tuple[list[KVCacheBlock], ...]:
         """Slots for ``num_tokens`` tokens in every group; the blocks that are new."""
         return tuple(
-            manager.allocate_new_blocks(
-                request_id,
-                num_encoder_tokens if isinstance(manager, CrossAttentionManager) else num_tokens,
-                num_tokens_main_model,
-            )
+            manager.allocate_new_blocks(request_id, num_tokens, num_tokens_main_model)
             for manager in self.single_type_managers
         )
 
@@ -185,7 +158,7 @@ class KVCacheCoordinator:
         """Register what future hits can reach of the request's computed tokens."""
         for manager in self.single_type_managers:
             group = manager.group
-            if isinstance(group, Group) and group.prefix_cacheable:
+            if group.prefix_cacheable:
                 tokens = self._registration.num_tokens(group, num_computed_tokens)
                 manager.cache_blocks(
                     request, tokens, self._registration.mask(group, request.registered)
@@ -198,15 +171,13 @@ class KVCacheCoordinator:
 
     def _manager(
         self,
-        group: Group | CrossAttention,
+        group: Group,
         group_id: int,
         kv_cache_config: KVCacheConfig,
         max_num_batched_tokens: int,
         max_model_len: int,
     ) -> GroupManager:
         pool = self.block_pool
-        if isinstance(group, CrossAttention):
-            return CrossAttentionManager(group, group_id, pool)
         if group.kind is GroupKind.MAMBA:
             states = 1 + kv_cache_config.max_concurrent_batches
             drafts = kv_cache_config.num_speculative_blocks

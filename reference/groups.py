@@ -4,9 +4,7 @@ vLLM: ``vllm/v1/core/single_type_kv_cache_manager.py``.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 
-from hitproof.reference.configuration import CrossAttention
 from hitproof.reference.free_queue import KVCacheBlock
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Mask
@@ -18,15 +16,13 @@ from hitproof.spec.terms import ceil_div
 Blocks = Sequence[KVCacheBlock]
 
 
-def num_skipped_tokens(group: Group | CrossAttention, num_computed_tokens: int) -> int:
+def num_skipped_tokens(group: Group, num_computed_tokens: int) -> int:
     """How many tokens from the start are no longer read; below 0 when nothing was computed.
 
     After ``num_computed_tokens`` the next token reads the rest (`spec.attention`), and later
     ones read no earlier tokens. With several MTP modules the draft layers compute the last ones
     again, and read the window of the first of them. vLLM: ``get_num_skipped_tokens``.
     """
-    if isinstance(group, CrossAttention):
-        return 0
     match group.kind:
         case GroupKind.SLIDING_WINDOW:
             final = int(final_tokens(num_computed_tokens, group.prefill_lookahead))
@@ -52,7 +48,7 @@ class GroupManager:
 
     def __init__(
         self,
-        group: Group | CrossAttention,
+        group: Group,
         group_id: int,
         block_pool: BlockPool,
         max_admission_blocks: int | None = None,
@@ -158,17 +154,6 @@ class GroupManager:
         self._release(reversed(blocks))
         self.num_cached_block.pop(request_id, None)
         self._num_removed.pop(request_id, None)
-
-    def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
-        """How many leading blocks of the request every request with blocks holds.
-
-        For full attention only: in other kinds leading blocks are null.
-        """
-        if not isinstance(self.group, Group) or self.group.kind is not GroupKind.FULL_ATTENTION:
-            return 0
-        tables = [self.req_to_blocks.get(running_request_id, []), *self.req_to_blocks.values()]
-        heads = ({id(block) for block in blocks} for blocks in zip(*tables, strict=False))
-        return len(list(takewhile(lambda held: len(held) == 1, heads)))
 
     def new_step_starts(self) -> None:
         """The scheduler begins a new step."""
@@ -303,23 +288,6 @@ class MambaManager(GroupManager):
 
     def _num_required(self, num_tokens: int) -> int:
         return int(ceil_div(num_tokens, self.block_size)) + self._num_speculative_blocks
-
-
-class CrossAttentionManager(GroupManager):
-    """A cross-attention group: one allocation for the encoder's tokens, never shared.
-
-    The coordinator counts encoder tokens for it. vLLM: ``CrossAttentionManager``.
-    """
-
-    def add_local_computed_blocks(
-        self, request_id: str, new_computed_blocks: Blocks, total_computed_tokens: int
-    ) -> None:
-        """Nothing: there are no hits."""
-
-    def allocate_external_computed_blocks(
-        self, request_id: str, total_computed_tokens: int
-    ) -> None:
-        """Nothing: connectors load decoder tokens."""
 
 
 def _num_evictable(blocks: Blocks) -> int:

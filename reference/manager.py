@@ -82,11 +82,6 @@ class KVCacheManager:
         self._hash_block_size = hash_block_size
         self.empty_kv_cache_blocks = KVCacheBlocks(((),) * len(kv_cache_config.kv_cache_groups))
 
-    @property
-    def usage(self) -> float:
-        """The share of the pool that requests hold, from 0 to 1."""
-        return self.block_pool.usage
-
     def get_computed_blocks(self, request: Request) -> tuple[KVCacheBlocks, int]:
         """The request's longest valid hit: its block tables and its length in tokens.
 
@@ -130,7 +125,6 @@ class KVCacheManager:
         num_lookahead_tokens: int = 0,
         num_external_computed_tokens: int = 0,
         delay_cache_blocks: bool = False,
-        num_encoder_tokens: int = 0,
         full_sequence_must_fit: bool = False,
         reserved_blocks: int = 0,
     ) -> KVCacheBlocks | None:
@@ -144,7 +138,6 @@ class KVCacheManager:
             num_lookahead_tokens: slots for tokens that a draft model will propose.
             num_external_computed_tokens: tokens that a connector loads.
             delay_cache_blocks: do not register blocks yet, since a connector still fills them.
-            num_encoder_tokens: tokens of the encoder's output, for cross-attention.
             full_sequence_must_fit: refuse unless all of the request's tokens would fit.
             reserved_blocks: free blocks to leave for other requests.
 
@@ -170,7 +163,7 @@ class KVCacheManager:
         if full_sequence_must_fit:
             full = min(request.num_tokens, self.max_model_len)
             needed = coordinator.get_num_blocks_to_allocate(
-                request_id, full, hit.blocks, num_encoder_tokens, total_computed, full, True
+                request_id, full, hit.blocks, total_computed, full, True
             )
             if needed > self.block_pool.num_free_blocks:
                 return None
@@ -182,7 +175,6 @@ class KVCacheManager:
             request_id,
             num_slots,
             hit.blocks,
-            num_encoder_tokens,
             num_local + num_external_computed_tokens,
             num_main,
         )
@@ -192,9 +184,7 @@ class KVCacheManager:
             coordinator.allocate_new_computed_blocks(
                 request_id, hit.blocks, num_local, num_external_computed_tokens
             )
-        new_blocks = coordinator.allocate_new_blocks(
-            request_id, num_slots, num_main, num_encoder_tokens
-        )
+        new_blocks = coordinator.allocate_new_blocks(request_id, num_slots, num_main)
         if not delay_cache_blocks:
             self.cache_blocks(request, min(num_main, request.num_tokens))
         return KVCacheBlocks(new_blocks)
@@ -220,15 +210,6 @@ class KVCacheManager:
     def reset_prefix_cache(self) -> bool:
         """Empty the cache; returns False and does nothing while requests hold blocks."""
         return self.block_pool.reset_prefix_cache()
-
-    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
-        """For each group, how many leading blocks all requests with blocks share."""
-        if not self.enable_caching:
-            return [0] * len(self.coordinator.single_type_managers)
-        return [
-            manager.get_num_common_prefix_blocks(running_request_id)
-            for manager in self.coordinator.single_type_managers
-        ]
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
         """The request's block table in each group."""

@@ -145,12 +145,6 @@ class BlockPool:
         """How many blocks can be allocated."""
         return len(self.free_block_queue)
 
-    @property
-    def usage(self) -> float:
-        """The share of blocks that requests hold, from 0 to 1; the null block does not count."""
-        usable = len(self.blocks) - 1
-        return 1 - self.num_free_blocks / usable if usable else 0.0
-
     def _insert(self, block: KVCacheBlock, block_hash: bytes, group_id: int) -> None:
         if block.block_hash is not None:
             raise ValueError(f"block {block.block_id} is already cached; free it before reuse")

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from hitproof.conformance.emulation.managers import EmulatedManager
@@ -21,6 +22,7 @@ from hitproof.reference.hashing import LoRA, MultiModalFeature, block_hashes_of_
 from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.request import Request
+from hitproof.spec.groups import GroupKind
 
 _COUNTED = ("requests", "queries", "hits")
 _STATS = ("reset", *_COUNTED, *(f"preempted_{field}" for field in _COUNTED))
@@ -227,6 +229,8 @@ class ReferenceManager:
         held = {name: _tables(manager.get_blocks(name)) for name in self._requests}
         tables = {name: found for name, found in held.items() if any(found)}
         stats, self._stats = self._stats, Counter()
+        groups, usable = range(len(self._engine.groups)), len(pool.blocks) - 1
+        shared = tuple(self._common_prefix(tables.values(), group) for group in groups)
         return Observation(
             tables=tables,
             ref_counts={
@@ -239,14 +243,20 @@ class ReferenceManager:
                 block.block_id for block in pool.free_block_queue.get_all_free_blocks()
             ),
             num_free_blocks=pool.num_free_blocks,
-            usage=manager.usage,
-            common_prefix={
-                name: tuple(manager.get_num_common_prefix_blocks(name)) for name in tables
-            },
+            usage=1 - pool.num_free_blocks / usable if usable else 0.0,
+            common_prefix=dict.fromkeys(tables, shared),
             events=None if self._holds_events else self._pool.take_events(),
             stats={field: stats[field] for field in _STATS},
             held_outside=tuple(self._outside),
         )
+
+    def _common_prefix(self, tables: Iterable[Tables], group: int) -> int:
+        """How many leading blocks all requests share; in other kinds leading blocks are null."""
+        full = self._engine.groups[group].kind is GroupKind.FULL_ATTENTION
+        if not full or not self._engine.enable_prefix_caching:
+            return 0
+        heads = zip(*(table[group] for table in tables), strict=False)
+        return len(list(takewhile(lambda held: len({*held}) == 1, heads)))
 
     def _cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
         return {

@@ -31,6 +31,7 @@ from hitproof.reference.tests.building import (
     free_ids,
     hit,
     manager,
+    num_held,
     prefill,
     request,
     step,
@@ -123,7 +124,7 @@ def test_draft_blocks_of_a_mamba_group_move_on_with_the_state(keeps: bool, first
     # The states of rejected drafts are worth nothing: their blocks go to the end.
     assert kv.get_block_ids("a") == ([0, first, 2, 0, 0, 3, 4, 5],)
     finish(kv, running)
-    assert kv.usage == 0
+    assert num_held(kv) == 0
 
 
 @pytest.mark.parametrize(

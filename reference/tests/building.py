@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hitproof.reference.configuration import CrossAttention, KVCacheConfig
+from hitproof.reference.configuration import KVCacheConfig
 from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
@@ -16,7 +16,7 @@ HASH = 4
 
 
 def manager(
-    *groups: Group | CrossAttention,
+    *groups: Group,
     num_blocks: int = 41,
     num_speculative: int = 0,
     made: Callable[..., KVCacheManager] = KVCacheManager,
@@ -59,6 +59,11 @@ def finish(kv: KVCacheManager, *requests: Request) -> None:
     for each in requests:
         kv.free(each)
         each.num_computed_tokens = 0
+
+
+def num_held(kv: KVCacheManager) -> int:
+    """How many blocks requests hold; the null block is not theirs."""
+    return len(kv.block_pool.blocks) - 1 - kv.block_pool.num_free_blocks
 
 
 def free_ids(kv: KVCacheManager) -> list[int]:

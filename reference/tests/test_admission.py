@@ -16,7 +16,6 @@ def test_a_window_admits_a_prompt_longer_than_the_pool() -> None:
     new.num_computed_tokens = 8
     while new.num_computed_tokens < 400:
         assert step(kv, new, 8)
-    assert kv.usage <= 1
 
 
 @pytest.mark.parametrize(

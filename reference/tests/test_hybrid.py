@@ -12,6 +12,7 @@ from hitproof.reference.tests.building import (
     finish,
     hit,
     manager,
+    num_held,
     request,
     step,
 )
@@ -38,7 +39,7 @@ def test_any_combination_hits_its_last_boundary(groups: tuple[Group, ...], use_e
     found = hit(kv, range(41), hash_block_size=2)
     assert found == (40 - lookahead) // align * align
     finish(kv, first)
-    assert kv.usage == 0
+    assert num_held(kv) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One full-attention group: prefill, decode, eviction, keys, common prefixes."""
+"""One full-attention group: prefill, decode, eviction, keys."""
 
 import pytest
 
@@ -32,7 +32,6 @@ def test_without_caching_nothing_is_shared_or_registered() -> None:
     assert prefill(kv, first)[0] == 0
     assert prefill(kv, request("b", range(12)))[0] == 0
     assert cached_ids(kv) == set()
-    assert kv.get_num_common_prefix_blocks("a") == [0]
     assert decode(kv, first, 1)
 
 

@@ -74,11 +74,3 @@ def test_a_cached_block_is_not_cached_again() -> None:
     cache(pool, blocks)
     with pytest.raises(ValueError, match="block 1 is already cached"):
         cache(pool, blocks)
-
-
-def test_usage_leaves_the_null_block_out() -> None:
-    pool = BlockPool(5)
-    assert pool.usage == 0
-    pool.get_new_blocks(1)
-    assert pool.usage == 0.25
-    assert BlockPool(1).usage == 0
