@@ -33,8 +33,6 @@ UNFIXED = {
     "counts two, or a request that is alone would never be admitted",
     184: "a block that is taken out of the cache while its request computes it again is not "
     "registered anew, as `num_cached_block` counts it, so hits would be lost instead",
-    185: "a hit in a later block also needs every block of attention before it, of which the "
-    "lookup confirms one at most, and it would have to search all of them for a state",
     200: "start-up can refuse them, but it asks a model's processor how long images are, and no "
     "history has one",
 }
