@@ -1,7 +1,8 @@
 """The order in which free blocks are reused: the front of the queue first."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)
@@ -15,8 +16,6 @@ class KVCacheBlock:
         block_hash: its hash when it is cached, else None.
         group_id: the group under which it is cached; meaningless when it is not cached.
         is_null: whether it is the placeholder for absent blocks.
-        previous: the block before it in the free queue, while it is there.
-        next: the block after it.
     """
 
     block_id: int
@@ -24,8 +23,6 @@ class KVCacheBlock:
     block_hash: bytes | None = None
     group_id: int = 0
     is_null: bool = False
-    previous: "KVCacheBlock" = field(init=False, repr=False)
-    next: "KVCacheBlock" = field(init=False, repr=False)
 
 
 class FreeBlockQueue:
@@ -35,51 +32,29 @@ class FreeBlockQueue:
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
-        # The blocks form a ring, closed by a sentinel that is not in the pool.
-        self._end = KVCacheBlock(-1)
-        self._end.previous = self._end.next = self._end
-        self._count = 0
-        self.append_n(blocks)
+        self._blocks = OrderedDict((block.block_id, block) for block in blocks)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._blocks)
 
     def popleft_n(self, count: int) -> list[KVCacheBlock]:
         """Take the first ``count`` blocks; the queue must hold at least that many."""
-        taken, block = [], self._end.next
-        for _ in range(count):
-            taken.append(block)
-            block = block.next
-        self._end.next, block.previous = block, self._end
-        self._count -= count
-        return taken
+        return [self._blocks.popitem(last=False)[1] for _ in range(count)]
 
     def remove(self, block: KVCacheBlock) -> None:
         """Take a block out of the middle."""
-        block.previous.next, block.next.previous = block.next, block.previous
-        self._count -= 1
+        del self._blocks[block.block_id]
 
     def append_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Add blocks at the end, in order."""
-        self._insert(self._end.previous, blocks)
+        self._blocks.update((block.block_id, block) for block in blocks)
 
     def prepend_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Add blocks in front, so that the first of them is reused first."""
-        self._insert(self._end, blocks)
+        self.append_n(blocks)
+        for block in reversed(blocks):
+            self._blocks.move_to_end(block.block_id, last=False)
 
     def get_all_free_blocks(self) -> list[KVCacheBlock]:
         """Every free block, in the order of reuse."""
-        found, block = [], self._end.next
-        while block is not self._end:
-            found.append(block)
-            block = block.next
-        return found
-
-    def _insert(self, last: KVCacheBlock, blocks: Sequence[KVCacheBlock]) -> None:
-        """Put the blocks after ``last``, in order."""
-        after = last.next
-        for block in blocks:
-            last.next, block.previous = block, last
-            last = block
-        last.next, after.previous = after, last
-        self._count += len(blocks)
+        return list(self._blocks.values())

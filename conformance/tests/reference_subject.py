@@ -44,7 +44,7 @@ class ReferenceLookup:
     @property
     def inputs(self) -> Sequence[object]:
         """See `conformance.subject.lookups.Lookup`."""
-        return self.keys, self._lookup, *self._lookup.steps.values()
+        return self.keys, self._lookup
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""
@@ -72,8 +72,7 @@ class ReferenceCommonLookup:
     def inputs(self) -> Sequence[object]:
         """See `conformance.subject.lookups.Lookup`."""
         lookups = [group.lookup for group in self._spec_groups]
-        steps = [step for lookup in lookups for step in lookup.steps.values()]
-        return self._hashes, self._spec_groups, *self._spec_groups, *lookups, *steps
+        return self._hashes, self._spec_groups, *self._spec_groups, *lookups
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""

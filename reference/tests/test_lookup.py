@@ -5,9 +5,6 @@ That it returns the longest valid hit: test_scan, and `check_lookup` in test_che
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hitproof.reference.lookup import Lookup
 from hitproof.spec.groups import Group, GroupKind, geometry
 
@@ -54,17 +51,3 @@ def test_a_miss_skips_a_whole_run() -> None:
     shape = geometry(Group(GroupKind.SLIDING_WINDOW, 1, 5), 1)
     Lookup(shape)([b"%d" % block for block in range(40)], 40, MEMBERS, pool)
     assert pool.asked == list(range(36, -1, -4))
-
-
-@given(st.lists(st.frozensets(st.integers(0, 19)), min_size=1, max_size=12))
-@settings(max_examples=200, deadline=None)
-def test_what_a_lookup_keeps_does_not_change_later_ones(caches: list[frozenset[int]]) -> None:
-    shape = geometry(Group(GroupKind.SLIDING_WINDOW, 1, window=4, eagle=True), 2)
-    keys = [b"%d" % block for block in range(20)]
-    kept, forgetful = Lookup(shape), Lookup(shape)
-    forgetful.MOST_STEPS = 2
-    for cached in caches:
-        limit = 10 + len(cached) % 10
-        fresh = Lookup(shape)(keys, limit, MEMBERS, CountingPool(cached))
-        assert kept(keys, limit, MEMBERS, CountingPool(cached)) == fresh
-        assert forgetful(keys, limit, MEMBERS, CountingPool(cached)) == fresh
