@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.tests import unbounded_subjects as subjects
 from hitproof.proofs.unbounded.equality import Pair, prove_equal
+from hitproof.proofs.unbounded.knowledge import Knowledge
 from hitproof.proofs.unbounded.lookups import AnyLookup
 from hitproof.proofs.unbounded.machine import Path, Standing
 from hitproof.proofs.unbounded.proving import Conclusion, Proof, Statement, Verdict, prove
 from hitproof.proofs.unbounded.skipping import skips_right
-from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge
+from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import NULL, Listing, Record, is_same
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.terms import Formula, Term

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from hitproof.proofs.unbounded.knowledge import Knowledge
 from hitproof.proofs.unbounded.lookups import CACHED, GroupHit
 from hitproof.proofs.unbounded.loops import Family, Place, Shapes, Values
 from hitproof.proofs.unbounded.machine import Machine
 from hitproof.proofs.unbounded.proving import Conclusion
 from hitproof.proofs.unbounded.source import Unsupported
-from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge, Number, terms_of
+from hitproof.proofs.unbounded.terms import Arithmetic, Number, terms_of
 from hitproof.proofs.unbounded.values import (
     Block,
     Contract,

@@ -15,9 +15,10 @@ from functools import partial
 from itertools import combinations, takewhile
 from typing import Any, NoReturn, TypeAlias
 
+from hitproof.proofs.unbounded.knowledge import Knowledge
 from hitproof.proofs.unbounded.machine import Frame, Machine
 from hitproof.proofs.unbounded.source import Unsupported
-from hitproof.proofs.unbounded.terms import Arithmetic, Knowledge
+from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import (
     NULL,
     Block,
@@ -119,6 +120,8 @@ class _Loop:
         first_apart: whether its first iteration is executed before it is cut.
         used: of the variables that are numbers, those that an iteration or what follows needs;
             where paths go on as one the others are not known.
+        told: by the decisions before some values, these, and what candidates say of them: an
+            execution that is repeated gives the same.
     """
 
     kinds: dict[Place, str] = field(default_factory=dict)
@@ -129,6 +132,22 @@ class _Loop:
     entries: dict[tuple[bool, ...], tuple[Knowledge, Values]] = field(default_factory=dict)
     first_apart: bool = False
     used: set[Place] = field(default_factory=set)
+    told: "dict[object, tuple[Values, dict[Candidate, Formula]]]" = field(default_factory=dict)
+
+    def says(self, at: object, values: Values) -> "Callable[[Candidate], Formula]":
+        """What candidates say of values."""
+        before, formulas = self.told.get(at, ({}, {}))
+        same = before.keys() == values.keys()
+        if not same or not all(is_same(value, before[place]) for place, value in values.items()):
+            formulas = {}
+            self.told[at] = values, formulas
+
+        def told(candidate: Candidate) -> Formula:
+            if candidate not in formulas:
+                formulas[candidate] = candidate(values)
+            return formulas[candidate]
+
+        return told
 
 
 @dataclass(frozen=True)
@@ -285,8 +304,9 @@ class Loops:
                 leaf.put(replace(leaf.value))
         unknown = self._forget(loop, arrivals, frames, before)
         self._passed.append(loop)
+        says = loop.says(("enters", before), unknown)
         for family in loop.candidates or ():
-            path.suppose(family[0](unknown))
+            path.suppose(says(family[0]))
         leaves = dict(_leaves(frames))
         return Head(loop, before, arrivals, frames, unknown, leaves)
 
@@ -320,7 +340,7 @@ class Loops:
         if is_while:
             self._check_ends(loop, machine, head.unknown, values)
         _check_apart(loop, {place: leaf.value for place, leaf in after.items()})
-        if self._drop(loop, machine.path.knowledge, values):
+        if self._drop(loop, machine.path.decisions, machine.path.knowledge, values):
             raise Again(head.before)
         raise PathEnds
 
@@ -390,11 +410,11 @@ class Loops:
                 loop.candidates = list(found)
         counts = tuple(sum(map(len, each.candidates or ())) for each in self._passed)
         if loop.holds_first != counts:
-            for known, values in loop.entries.values():
+            for at, (known, values) in loop.entries.items():
                 _check_apart(loop, values)
-                self._drop(loop, known, {place: values.get(place) for place in first})
+                self._drop(loop, at, known, {place: values.get(place) for place in first})
             if not loop.entries:
-                self._drop(loop, path.knowledge, first)
+                self._drop(loop, before, path.knowledge, first)
             loop.holds_first = counts
         for place in kinds:
             if place in leaves:
@@ -520,20 +540,16 @@ class Loops:
             loop.kinds[place] = "unknown"
         return True
 
-    def _drop(self, loop: _Loop, known: Knowledge, values: Values) -> bool:
+    def _drop(self, loop: _Loop, at: object, known: Knowledge, values: Values) -> bool:
         """Drop the candidates that need not hold of these values; whether there were any."""
         assert loop.candidates is not None
-        dropped = False
-        while True:
-            formulas = [family[0](values) for family in loop.candidates]
-            hold = known.following(formulas)
-            if all(hold):
-                return dropped
-            dropped = True
-            for family, holds in zip(loop.candidates, hold, strict=True):
-                if not holds:
-                    del family[0]
-            loop.candidates = [family for family in loop.candidates if family]
+        says = loop.says(at, values)
+        formulas = [[partial(says, each) for each in family] for family in loop.candidates]
+        dropped = known.weakened(formulas)
+        for family, times in zip(loop.candidates, dropped, strict=True):
+            del family[:times]
+        loop.candidates = [family for family in loop.candidates if family]
+        return any(dropped)
 
     def _check_ends(self, loop: _Loop, machine: Machine, old: Values, new: Values) -> None:
         numbers = [place for place, value in new.items() if is_number(value)]
@@ -542,7 +558,7 @@ class Loops:
 
         def is_less(place: Place) -> bool:
             less = (new[place] >= 0) & (new[place] < old[place])
-            return machine.path.knowledge.following([less]) == [True]
+            return machine.path.knowledge.follows(less)
 
         loop.variants = {place for place in loop.variants if is_less(place)}
         if not loop.variants:

@@ -19,8 +19,9 @@ from itertools import islice
 from types import FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
+from hitproof.proofs.unbounded.knowledge import GivenUp, Knowledge
 from hitproof.proofs.unbounded.source import Source, Unsupported, source_of
-from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp, Knowledge, Truth
+from hitproof.proofs.unbounded.terms import Arithmetic, Truth
 from hitproof.proofs.unbounded.values import (
     Above,
     Block,
@@ -82,6 +83,8 @@ class Path:
         self.impossible: set[Decisions] = set()
 
     def _is_possible(self, formula: Formula) -> bool:
+        if self.knowledge.allows(formula):
+            return True
         if not self._in_short:
             return self.knowledge.values(formula) is not None
         try:
@@ -92,19 +95,22 @@ class Path:
     def suppose(self, formula: Formula) -> None:
         """Go on where the formula holds."""
         if formula is not True and getattr(formula, "key", None) not in self._known:
-            self.knowledge.add(formula)
-            self._supposed.append((len(self.decisions), formula))
-            if isinstance(formula, Truth):
-                self._known[formula.key] = True
+            self._add(len(self.decisions), formula)
+
+    def _add(self, number: int, formula: Formula) -> None:
+        if self._supposed and self._supposed[-1][0] < number:
+            self.knowledge.may_part()
+        self.knowledge.add(formula)
+        self._supposed.append((number, formula))
+        if isinstance(formula, Truth):
+            self._known[formula.key] = True
 
     def forget(self, kept: Decisions) -> None:
         """Know no more than before the first decision that is not one of those kept."""
-        supposed = [(n, formula) for n, formula in self._supposed if n <= len(kept)]
-        self._known, self._supposed, self.knowledge = {}, supposed, Knowledge(self._arithmetic)
-        for _, formula in supposed:
-            self.knowledge.add(formula)
-            if isinstance(formula, Truth):
-                self._known[formula.key] = True
+        supposed = [each for each in self._supposed if each[0] <= len(kept)]
+        self._known, self._supposed, self.knowledge = {}, [], Knowledge(self._arithmetic)
+        for number, formula in supposed:
+            self._add(number, formula)
 
     def from_here(self, beginning: Decisions) -> "Path":
         """A path that knows the same, and whose decisions are its own."""

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from hitproof.proofs.errors import PathError
-from hitproof.proofs.unbounded import terms
+from hitproof.proofs.unbounded.knowledge import GivenUp, Values
 from hitproof.proofs.unbounded.loops import Again, Loops, PathEnds, Shapes
 from hitproof.proofs.unbounded.machine import Decisions, Machine, Path, Standing
 from hitproof.proofs.unbounded.source import Unsupported
-from hitproof.proofs.unbounded.terms import Arithmetic, GivenUp
+from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import Broken, Contract, Raised
 from hitproof.spec.terms import Formula
 
@@ -88,7 +88,7 @@ class End:
     returns: bool = False
 
     @classmethod
-    def failing(cls, why: str, sizes: Mapping[str, Any], values: terms.Values | None) -> "End":
+    def failing(cls, why: str, sizes: Mapping[str, Any], values: Values | None) -> "End":
         """What fails with these values; a path that none have is none."""
         if values is None:
             return cls()

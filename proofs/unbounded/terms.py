@@ -2,20 +2,18 @@
 
 A `Number` is a polynomial over atoms with integer coefficients, a `Truth` a formula over
 comparisons of polynomials. Z3 sees a product of atoms as one opaque integer, with lemmas that
-compare products which share a positive factor; so all that it is asked is linear, without
-quantifiers, and a failure comes with values. They need not be values of real products, so that
-what is refuted has to be shown by running the function.
+compare products which share a positive factor (`proofs.unbounded.knowledge`); so all that it is
+asked is linear, without quantifiers, and a failure comes with values. They need not be values of
+real products, so that what is refuted has to be shown by running the function.
 
 A number and a formula that are the same polynomial are the same term: quotients and maxima are
 named after their operands.
 
-Terms, their facts and what Z3 is told of them depend on each other: the module has more than 400
-lines.
+Terms, their facts and Z3's terms of them depend on each other: the module has more than 400 lines.
 """
 
-import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from typing import Any, TypeAlias
@@ -27,22 +25,11 @@ from hitproof.spec.terms import Family, Formula, Symbol, Term
 Monomial: TypeAlias = tuple[str, ...]
 """The atoms of a product, sorted; none for the constant."""
 
-_RESOURCES = 20_000_000
-_FEW_RESOURCES = 100_000
-_ROUNDS = 8
-"""How often values are sought that are real products."""
-
-_FACTORS_APART = 2
-"""Up to which difference of two factors their products are compared."""
-
-
-class GivenUp(Exception):
-    """Z3 does not know, within its resources."""
-
 
 def _polynomial(arithmetic: "Arithmetic", terms: dict[Monomial, int]) -> "Number | int":
-    terms = {monomial: times for monomial, times in terms.items() if times}
-    if not terms.keys() - {()}:
+    if 0 in terms.values():
+        terms = {monomial: times for monomial, times in terms.items() if times}
+    if len(terms) <= 1 and (not terms or () in terms):
         return terms.get((), 0)
     return Number(arithmetic, terms)
 
@@ -55,12 +42,19 @@ def terms_of(value: "Number | int") -> dict[Monomial, int]:
 class Number(Symbol):
     """A polynomial that is no constant. Comparisons give a `Truth`, or a bool if they are clear."""
 
-    __slots__ = ("key", "logic", "terms")
+    __slots__ = ("_key", "logic", "terms")
 
     def __init__(self, arithmetic: "Arithmetic", terms: dict[Monomial, int]) -> None:
         self.logic: Arithmetic = arithmetic
         self.terms = terms
-        self.key = tuple(sorted(terms.items()))
+        self._key: tuple[tuple[Monomial, int], ...] | None = None
+
+    @property
+    def key(self) -> tuple[tuple[Monomial, int], ...]:
+        """What is the same for equal polynomials only."""
+        if self._key is None:  # most are only added to others
+            self._key = tuple(sorted(self.terms.items()))
+        return self._key
 
     def __repr__(self) -> str:
         shown = [
@@ -74,6 +68,8 @@ class Number(Symbol):
         raise TypeError(f"{self} is neither zero nor another number")
 
     def _plus(self, other: "Number | int", times: int) -> "Number | int":
+        if isinstance(other, int) and not other:
+            return self
         total = dict(self.terms)
         for monomial, coefficient in terms_of(other).items():
             total[monomial] = total.get(monomial, 0) + times * coefficient
@@ -92,6 +88,9 @@ class Number(Symbol):
         return -self + other
 
     def __mul__(self, other: Term) -> Term:
+        if isinstance(other, int):
+            scaled = {monomial: times * other for monomial, times in self.terms.items()}
+            return _polynomial(self.logic, scaled)
         product: dict[Monomial, int] = {}
         for left, times in self.terms.items():
             for right, other_times in terms_of(other).items():
@@ -135,14 +134,17 @@ class Number(Symbol):
 
 
 class Truth(Symbol):
-    """A formula that is neither true nor false: an operation and its operands."""
+    """A formula that is neither true nor false: an operation and its operands.
 
-    __slots__ = ("key", "logic", "operands", "operation")
+    Equal ones are one object (`Arithmetic.truth`), so that each is worked out once.
+    """
 
-    def __init__(self, arithmetic: "Arithmetic", operation: str, *operands: Any) -> None:
+    __slots__ = ("key", "logic", "operands", "operation", "opposite")
+
+    def __init__(self, arithmetic: "Arithmetic", key: tuple[str, int], operands: Any) -> None:
         self.logic: Arithmetic = arithmetic
-        self.operation, self.operands = operation, operands
-        self.key: Any = (operation, *(getattr(each, "key", each) for each in operands))
+        self.operation, self.operands, self.key = key[0], operands, key
+        self.opposite: Formula | None = None
 
     def __repr__(self) -> str:
         return f"{self.operation}({', '.join(map(str, self.operands))})"
@@ -153,7 +155,7 @@ class Truth(Symbol):
     def _joined(self, operation: str, neutral: bool, other: Formula) -> Formula:
         if isinstance(other, bool):
             return self if other is neutral else other
-        return self if self.key == other.key else Truth(self.logic, operation, self, other)
+        return self if self is other else self.logic.truth(operation, self, other)
 
     def __and__(self, other: Formula) -> Formula:
         return self._joined("and", True, other)
@@ -196,7 +198,10 @@ class Arithmetic:
         self.positive: set[str] = set()
         self._known: set[str] = set()
         self._facts: dict[str, list[tuple[frozenset[str], Formula]]] = {}
+        self._truths: dict[Any, Truth] = {}
+        self._comparisons: dict[Any, Formula] = {}
         self._expressions: dict[Any, Any] = {}
+        self._variables: dict[tuple[Monomial, int], Any] = {}
         self._mentioned: dict[Any, tuple[frozenset[str], frozenset[Monomial]]] = {}
         self._asked: dict[Any, Term] = {}
         self._items: dict[str, dict[Any, tuple[Term, Number]]] = {}
@@ -205,6 +210,8 @@ class Arithmetic:
         self._multiples: dict[str, list[tuple[Monomial, Monomial]]] = {}
         self._noting = True
         self.lemmas: dict[tuple[str, Monomial, Monomial], list[Any]] = {}
+        self.every_fact: list[tuple[frozenset[str], Formula]] = []
+        self.solving: Any = None  # `proofs.unbounded.knowledge` shares it between paths
         self.queries = 0
         self.position = self.atom("position")
 
@@ -218,8 +225,7 @@ class Arithmetic:
             if least is not None:
                 if least >= 1:
                     self.positive.add(name)
-                fact = Truth(self, "at least 0", number - least)
-                self._facts.setdefault(name, []).append((frozenset((name,)), fact))
+                self.fact(self.truth("at least 0", number - least), [name])
         return number
 
     def named(self, number: Term) -> Number:
@@ -232,7 +238,15 @@ class Arithmetic:
 
     def flag(self, name: str) -> Truth:
         """The truth value of that name, the same each time."""
-        return Truth(self, "flag", name)
+        return self.truth("flag", name)
+
+    def truth(self, operation: str, *operands: Any) -> Truth:
+        """A formula, as it is."""
+        key = (operation, *(getattr(each, "key", each) for each in operands))
+        known = self._truths.get(key)
+        if known is None:
+            known = self._truths[key] = Truth(self, (operation, len(self._truths)), operands)
+        return known
 
     def holds_at(self, predicate: str, place: Term) -> Formula:
         """Whether an unknown predicate holds at a place, about which quantifiers are asked, too."""
@@ -242,7 +256,7 @@ class Arithmetic:
                 self._asked[key] = place
                 for quantified in list(self._quantified.values()):
                     self._instantiate(quantified, place)
-        return Truth(self, "holds", predicate, place)
+        return self.truth("holds", predicate, place)
 
     def item(self, of: str, place: Term) -> Number:
         """The number at a place of a sequence of unknown ones; at equal places it is the same."""
@@ -250,7 +264,7 @@ class Arithmetic:
         known = self._items.setdefault(of, {})
         if number.key not in known:
             for other_place, other in known.values():
-                names = [n for t in (place, other_place, number, other) for n in _names(t)]
+                names = [n for t in (place, other_place, number, other) for n in names_in(t)]
                 self.fact(self.implies(place == other_place, number == other), names)
             known[number.key] = place, number
         return number
@@ -259,6 +273,7 @@ class Arithmetic:
         """Take for granted wherever all of these atoms and flags are spoken of."""
         names = frozenset(of)
         if formula is not True:
+            self.every_fact.append((names, formula))
             for name in names:
                 self._facts.setdefault(name, []).append((names, formula))
 
@@ -271,7 +286,7 @@ class Arithmetic:
         for product, same in ((one, other), (other, one)):
             for factor in set(same) - set(product):
                 known = self._multiples.setdefault(factor, [])
-                known.append((product, _without(same, factor)))
+                known.append((product, without(same, factor)))
 
     # --- what operators and the functions of `spec.terms` mean
 
@@ -279,6 +294,13 @@ class Arithmetic:
         """Whether a number is at least 0, without the positive factors that all its terms share."""
         if isinstance(number, int):
             return number >= 0
+        key = "at least 0", number.key
+        known = self._comparisons.get(key)
+        if known is None:
+            known = self._comparisons[key] = self._at_least_zero(number)
+        return known
+
+    def _at_least_zero(self, number: Number) -> Formula:
         number = self._without_common_factors(number)
         above = number + 1
         if isinstance(above, Number):
@@ -288,7 +310,7 @@ class Arithmetic:
         if self._is_positive(number.terms):
             return True
         negated = terms_of(-number - 1)
-        return False if self._is_positive(negated) else Truth(self, "at least 0", number)
+        return False if self._is_positive(negated) else self.truth("at least 0", number)
 
     def _is_positive(self, terms: dict[Monomial, int]) -> bool:
         """Whether a polynomial of positive atoms is at least 0 whatever they are.
@@ -305,17 +327,24 @@ class Arithmetic:
         """Whether a number is 0, without the positive factors that all its terms share."""
         if isinstance(number, int):
             return number == 0
+        key = "is 0", number.key
+        known = self._comparisons.get(key)
+        if known is None:
+            known = self._comparisons[key] = self._is_zero(number)
+        return known
+
+    def _is_zero(self, number: Number) -> Formula:
         number = self._without_common_factors(number)
         if any(self._is_positive(terms_of(each - 1)) for each in (number, -number)):
             return False
         first = number.key[-1][1]
-        return Truth(self, "is 0", number if first > 0 else -number)
+        return self.truth("is 0", number if first > 0 else -number)
 
     def _without_common_factors(self, number: Number) -> Number:
         first, *others = number.terms
         for factor in first:
             if factor in self.positive and all(factor in other for other in others):
-                divided = {_without(each, factor): times for each, times in number.terms.items()}
+                divided = {without(each, factor): times for each, times in number.terms.items()}
                 return self._without_common_factors(Number(self, divided))
         return number
 
@@ -323,11 +352,16 @@ class Arithmetic:
         """Negation; of a comparison, the opposite one."""
         if isinstance(formula, bool):
             return not formula
+        if formula.opposite is None:
+            formula.opposite = self._opposite(formula)
+        return formula.opposite
+
+    def _opposite(self, formula: Truth) -> Formula:
         if formula.operation == "not":
             return formula.operands[0]
         if formula.operation == "at least 0":
             return self.at_least_zero(-formula.operands[0] - 1)
-        return Truth(self, "not", formula)
+        return self.truth("not", formula)
 
     def implies(self, premise: Formula, conclusion: Formula) -> Formula:
         """Material implication."""
@@ -377,11 +411,11 @@ class Arithmetic:
     def _exactly(self, monomial: Monomial, factor: str) -> Monomial | None:
         """A product without a factor of it; None if it is not known to have that."""
         if factor in monomial:
-            return _without(monomial, factor)
+            return without(monomial, factor)
         for product, times in self._multiples.get(factor, ()):
-            left = reduce(_without, product, monomial) if _is_part(product, monomial) else None
+            left = reduce(without, product, monomial) if _is_part(product, monomial) else None
             if left is not None:
-                return reduce(_with, times, left)
+                return reduce(with_factor, times, left)
         return None
 
     def _quotient(self, dividend: Term, divisor: Term) -> Term:
@@ -393,7 +427,7 @@ class Arithmetic:
             if new:
                 product = quotient * divisor
                 fits = (product >= -dividend) & (product < divisor - dividend)
-                self.fact(self.implies(divisor >= 1, fits), _names(quotient))
+                self.fact(self.implies(divisor >= 1, fits), names_in(quotient))
             return -quotient
         name = f"[{dividend} // {divisor}]"
         new = name not in self._known
@@ -409,7 +443,7 @@ class Arithmetic:
             self._known.add(name)
             product = quotient * divisor
             fits = (product <= dividend) & (dividend < product + divisor)
-            self.fact(self.implies(divisor >= 1, fits), _names(quotient))
+            self.fact(self.implies(divisor >= 1, fits), names_in(quotient))
 
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
         """Division, rounded up."""
@@ -471,7 +505,7 @@ class Arithmetic:
     ) -> None:
         every, start, end, holds = quantified
         inside = (start <= place) & (place < end)
-        names = [every.operands[0], *_names(place)]
+        names = [every.operands[0], *names_in(place)]
         self.fact(self.implies(every & inside, holds(place)), names)
 
     # --- what Z3 is told
@@ -501,7 +535,7 @@ class Arithmetic:
                     names |= inner
                     products |= multiplied
                 elif isinstance(each, Number):
-                    names.update(_names(each))
+                    names.update(names_in(each))
                     products.update(monomial for monomial in each.terms if len(monomial) > 1)
                 elif isinstance(each, str):
                     names.add(each)
@@ -521,9 +555,9 @@ class Arithmetic:
         first = formula.operands[0]
         match formula.operation:
             case "at least 0":
-                return self.linear(first) >= 0
+                return self._joined(z3.Z3_mk_ge, self.linear(first), self._zero)
             case "is 0":
-                return self.linear(first) == 0
+                return self._joined(z3.Z3_mk_eq, self.linear(first), self._zero)
             case "flag":
                 return z3.Bool(first, self.context)
             case "holds":
@@ -532,288 +566,60 @@ class Arithmetic:
             case "not":
                 return z3.Not(self.expression(first))
         parts = [self.expression(each) for each in formula.operands]
-        return z3.And(parts) if formula.operation == "and" else z3.Or(parts)
+        make = z3.Z3_mk_and if formula.operation == "and" else z3.Z3_mk_or
+        return self._of_many(make, parts, z3.BoolRef)
+
+    @cached_property
+    def _zero(self) -> Any:
+        return z3.IntVal(0, self.context)
+
+    # Z3's operators for Python look at their operands' sorts each time, which takes longer than
+    # to solve what they make.
+
+    def _joined(self, make: Callable[..., Any], left: Any, right: Any) -> Any:
+        made = make(self.context.ref(), left.as_ast(), right.as_ast())
+        return z3.BoolRef(made, self.context)
+
+    def _of_many(self, make: Callable[..., Any], parts: Sequence[Any], of: type) -> Any:
+        array = (z3.Ast * len(parts))(*(each.as_ast() for each in parts))
+        return of(make(self.context.ref(), len(parts), array), self.context)
 
     def linear(self, number: Term) -> Any:
         """Z3's term of a number, in which a product is one integer."""
-        terms = terms_of(number)
-        parts = [times * self.variable(each) for each, times in terms.items() if each]
-        constant = terms.get((), 0)
-        if not parts:
-            return z3.IntVal(constant, self.context)
-        return reduce(operator.add, parts) + constant
+        return self._linear(terms_of(number))
+
+    def _linear(self, terms: Mapping[Monomial, int]) -> Any:
+        parts = [self._scaled(*each) for each in terms.items()]
+        return parts[0] if len(parts) == 1 else self._of_many(z3.Z3_mk_add, parts, z3.ArithRef)
+
+    def _scaled(self, monomial: Monomial, times: int) -> Any:
+        known = self._variables.get((monomial, times))
+        if known is None:
+            if not monomial:
+                known = z3.IntVal(times, self.context)
+            elif times == 1:
+                known = z3.Int("*".join(monomial), self.context)
+            else:
+                known = times * self.variable(monomial)
+            self._variables[monomial, times] = known
+        return known
 
     def variable(self, monomial: Monomial) -> Any:
         """Z3's integer for an atom or a product."""
-        return z3.Int("*".join(monomial), self.context)
+        return self._scaled(monomial, 1)
 
-
-_Compared: TypeAlias = tuple[str, Monomial, Monomial]
-"""A positive factor, and two numbers of which the products with it are compared."""
-
-
-class Knowledge:
-    """Formulas that hold together, with the facts about what they speak of.
-
-    Lemmas about products are added when values contradict them.
-    """
-
-    def __init__(self, here: Arithmetic) -> None:
-        self._here = here
-        self._names: set[str] = set()
-        self._products: set[Monomial] = set()
-        self._factors: dict[str, list[Monomial]] = {}
-        self._compared: set[_Compared] = set()
-        self._new: list[Any] = []
-        self._added: list[Formula] = []
-
-    def add(self, formula: Formula) -> None:
-        """From now on this holds, too."""
-        if formula is not True:
-            self._added.append(formula)
-
-    def _speak_of(self, *formulas: Formula) -> None:
-        """Add all facts about what the formulas speak of."""
-        given = [each for each in formulas if isinstance(each, Truth)]
-        while given:
-            mentioned, products = self._here.mentions(given.pop())
-            new = mentioned - self._names
-            self._names |= new
-            for name in sorted(new):
-                for fact in self._here.facts(name, self._names):
-                    self._new.append(self._here.expression(fact))
-                    given.append(fact)
-            for product in sorted(products):
-                self._multiply(product)
-
-    def _multiply(self, product: Monomial) -> None:
-        """Compare a product with those that share a factor, and what is left of it as well."""
-        if len(product) > 1 and product not in self._products:
-            self._products.add(product)
-            for factor in sorted(self._here.positive.intersection(product)):
-                rest = _without(product, factor)
-                self._compare(factor, rest)
-                self._multiply(rest)
-
-    def _compare(self, factor: str, number: Monomial) -> None:
-        others = self._factors.setdefault(factor, [()])
-        for other in others:
-            compared = factor, number, other
-            if compared in self._here.lemmas:
-                self._new += self._lemma(compared)
-            else:
-                self._compared.add(compared)
-        others.append(number)
-
-    def values(
-        self, *formulas: Formula, exact: bool = False, in_short: bool = False
-    ) -> "Values | None":
-        """Values with which these hold as well, None if there are none. Raises `GivenUp`.
-
-        ``exact`` tries to find values of real products, and ``in_short`` gives up soon.
-        """
-        expressions = [self._here.expression(each) for each in formulas]
-        if not in_short:
-            return self._values(expressions, formulas, exact)
-        self._solver.set("rlimit", _FEW_RESOURCES)
-        try:
-            return self._values(expressions, formulas, rounds=0)
-        finally:
-            self._solver.set("rlimit", _RESOURCES)
-
-    def fails(self, conclusion: Callable[[], Formula]) -> "Values | None":
-        """Values with which a conclusion does not hold at the position, None if it follows.
-
-        It may quantify once. Raises `GivenUp`.
-        """
-        with self._here.concluding() as counterexamples:
-            holds = conclusion()
-        return self.values(*counterexamples, self._here.not_(holds), exact=True)
-
-    def following(self, formulas: Sequence[Formula]) -> list[bool]:
-        """Which of the formulas follow: the most that do so together."""
-        kept = [formula is not False for formula in formulas]
-        denied = [self._here.not_(formula) for formula in formulas]
-        while True:
-            open_ = [
-                each
-                for each, holds in zip(denied, kept, strict=True)
-                if holds and each is not False
-            ]
-            if not open_:
-                return kept
-            broken = z3.Or([self._here.expression(each) for each in open_])
-            found = self._values([broken], open_)
-            if found is None:
-                return kept
-            still = [
-                holds and found.holds(formula)
-                for formula, holds in zip(formulas, kept, strict=True)
-            ]
-            if still == kept:
-                raise GivenUp("Z3 gives values that contradict themselves")
-            kept = still
-
-    @cached_property
-    def _solver(self) -> Any:
-        solver = z3.SimpleSolver(ctx=self._here.context)
-        solver.set("rlimit", _RESOURCES)
-        return solver
-
-    def _values(
+    def implication(
         self,
-        expressions: list[Any],
-        formulas: Sequence[Formula],
-        exact: bool = False,
-        rounds: int = _ROUNDS,
-    ) -> "Values | None":
-        self._here.queries += 1
-        for formula in self._added:  # many paths end without a question
-            self._speak_of(formula)
-            self._new.append(self._here.expression(formula))
-        self._added = []
-        self._speak_of(*formulas)
-        self._solver.add(self._new)
-        self._new = []
-        self._solver.push()
-        left = rounds
-        try:
-            self._solver.add(expressions)
-            while True:
-                answer = self._solver.check()
-                if answer == z3.unknown:
-                    raise GivenUp(f"Z3 gives up: {self._solver.reason_unknown()}")
-                if answer == z3.unsat:
-                    return None
-                found = Values(self._here, self._solver.model())
-                wrong = [each for each in self._compared if self._is_wrong(each, found)]
-                lemmas = [lemma for each in wrong for lemma in self._lemma(each)]
-                if not wrong:
-                    lemmas = self._inexact(found, exact) if left else []
-                    left -= 1
-                    if not lemmas:
-                        return found
-                self._compared.difference_update(wrong)
-                self._new += lemmas  # also after this question
-                self._solver.add(lemmas)
-        finally:
-            self._solver.pop()
-
-    def _lemma(self, compared: _Compared) -> list[Any]:
-        """As two numbers compare, so do their products with a positive factor.
-
-        Without a second number it is 0.
-        """
-        known = self._here.lemmas.get(compared)
-        if known is not None:
-            return known
-        factor, one, other = compared
-        of = self._here.variable
-        unit = of((factor,))
-        apart, products_apart = of(one), of(_with(one, factor))
-        if other:
-            apart, products_apart = apart - of(other), products_apart - of(_with(other, factor))
-        lemmas = [z3.Implies(apart == 0, products_apart == 0)]
-        for least in range(1, _FACTORS_APART + 1):
-            lemmas.append(z3.Implies(apart >= least, products_apart >= least * unit))
-            lemmas.append(z3.Implies(apart <= -least, products_apart <= -least * unit))
-        self._here.lemmas[compared] = lemmas
-        return lemmas
-
-    def _inexact(self, found: "Values", exact: bool) -> list[Any]:
-        """What a product is for the value of a factor, where these values are no real product.
-
-        Only of products without positive factors, of which nothing else is known, unless values
-        are to be exact.
-        """
-        lemmas = []
-        of, positive = self._here.variable, self._here.positive
-        for product in sorted(self._products):
-            factors = positive.intersection(product)
-            if factors and not exact:
-                continue
-            for factor in sorted(factors or product):
-                rest = _without(product, factor)
-                unit, number = found.product((factor,)), found.product(rest)
-                if found.product(product) == unit * number:
-                    continue
-                lemmas.append(z3.Implies(of((factor,)) == unit, of(product) == unit * of(rest)))
-                if factor in positive:
-                    bound = number * of((factor,))
-                    lemmas.append(z3.Implies(of(rest) <= number, of(product) <= bound))
-                    lemmas.append(z3.Implies(of(rest) >= number, of(product) >= bound))
-        return lemmas
-
-    def _is_wrong(self, compared: _Compared, values: "Values") -> bool:
-        factor, one, other = compared
-        unit = values.product((factor,))
-        apart, products_apart = values.product(one), values.product(_with(one, factor))
-        if other:
-            apart -= values.product(other)
-            products_apart -= values.product(_with(other, factor))
-        if apart == 0:
-            return products_apart != 0
-        least = min(abs(apart), _FACTORS_APART) * unit
-        return products_apart < least if apart > 0 else products_apart > -least
+        compare: Callable[..., Any],
+        one: Mapping[Monomial, int],
+        other: Mapping[Monomial, int],
+    ) -> Any:
+        """Z3's term of: if one sum compares with 0 so, the other does."""
+        parts = (self._joined(compare, self._linear(each), self._zero) for each in (one, other))
+        return self._joined(z3.Z3_mk_implies, *parts)
 
 
-class Values:
-    """Values of all symbols, as Z3 found them."""
-
-    def __init__(self, here: Arithmetic, model: Any) -> None:
-        self._here = here
-        self._model = model
-        self._products: dict[Monomial, int] = {}
-        self._truths: dict[Any, bool] = {}
-
-    def product(self, monomial: Monomial) -> int:
-        """The value of an atom or a product."""
-        if monomial not in self._products:
-            value = self._model.eval(self._here.variable(monomial), model_completion=True)
-            self._products[monomial] = int(value.as_long())
-        return self._products[monomial]
-
-    def number(self, number: Term) -> int:
-        """The value of a number."""
-        return sum(
-            times * (self.product(monomial) if monomial else 1)
-            for monomial, times in terms_of(number).items()
-        )
-
-    def of_atoms(self, number: Term) -> int:
-        """The same, with the real products of the values of its atoms."""
-        return sum(
-            times * math.prod(self.product((atom,)) for atom in monomial)
-            for monomial, times in terms_of(number).items()
-        )
-
-    def holds(self, formula: Formula) -> bool:
-        """Whether a formula holds."""
-        if isinstance(formula, bool):
-            return formula
-        known = self._truths.get(formula.key)
-        if known is None:
-            known = self._truths[formula.key] = self._holds(formula)
-        return known
-
-    def _holds(self, formula: Truth) -> bool:
-        first = formula.operands[0]
-        match formula.operation:
-            case "at least 0":
-                return self.number(first) >= 0
-            case "is 0":
-                return self.number(first) == 0
-            case "not":
-                return not self.holds(first)
-            case "and":
-                return all(map(self.holds, formula.operands))
-            case "or":
-                return any(map(self.holds, formula.operands))
-        value = self._model.eval(self._here.expression(formula), model_completion=True)
-        return bool(z3.is_true(value))
-
-
-def _names(number: Term) -> Iterator[str]:
+def names_in(number: Term) -> Iterator[str]:
     """The atoms in a number."""
     for monomial in terms_of(number):
         yield from monomial
@@ -824,10 +630,12 @@ def _is_part(product: Monomial, monomial: Monomial) -> bool:
     return set(product) <= set(monomial)
 
 
-def _without(monomial: Monomial, factor: str) -> Monomial:
+def without(monomial: Monomial, factor: str) -> Monomial:
+    """A product without one of its factors."""
     place = monomial.index(factor)
     return monomial[:place] + monomial[place + 1 :]
 
 
-def _with(monomial: Monomial, factor: str) -> Monomial:
+def with_factor(monomial: Monomial, factor: str) -> Monomial:
+    """A product with one more factor."""
     return tuple(sorted((*monomial, factor)))

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hitproof.proofs.unbounded.terms import Arithmetic, Number, Truth, Values
+from hitproof.proofs.unbounded.knowledge import Values
+from hitproof.proofs.unbounded.terms import Arithmetic, Number, Truth
 from hitproof.spec.terms import Formula, Term
 
 

@@ -366,7 +366,7 @@ class _Lifted:
     def _is_view(self, hashes: Any, spec: Record, path: Path) -> bool:
         """Whether these are hashes of the group's blocks, or what it makes these of itself."""
         if hashes is self._any.hashes:
-            return self._resolves or path.knowledge.following([self._are_own(spec)]) == [True]
+            return self._resolves or path.knowledge.follows(self._are_own(spec))
         if (
             not isinstance(hashes, Record)
             or hashes.attributes.get("block_hashes") is not self._any.hashes
