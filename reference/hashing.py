@@ -14,7 +14,7 @@ same bytes:
 vLLM: ``hash_block_tokens`` and ``generate_block_hash_extra_keys``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from struct import pack
@@ -105,50 +105,22 @@ def hash_block_tokens(
     return sha256(b"".join(parts)).digest()
 
 
-class CoarseBlockHashes(Sequence[bytes]):
-    """The hashes of blocks of several hash units each, as a view.
-
-    A hash chains over all before it, so a coarse block's hash is that of its last unit. vLLM:
-    ``BlockHashListWithBlockSize`` (which up to 0.23 joins the units' hashes).
-    """
-
-    def __init__(self, hashes: Sequence[bytes], units: int) -> None:
-        self._hashes, self._units = hashes, units
-
-    def __len__(self) -> int:
-        return len(self._hashes) // self._units
-
-    def __getitem__(self, block):  # type: ignore[no-untyped-def]
-        if isinstance(block, slice):
-            return [self[index] for index in range(*block.indices(len(self)))]
-        return self._hashes[(block + 1) * self._units - 1]
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._hashes[self._units - 1 :: self._units])
-
-
 def block_hashes_of_size(
     hashes: Sequence[bytes], hash_block_size: int, block_size: int
 ) -> Sequence[bytes]:
     """The hashes of blocks of ``block_size`` tokens, from those of ``hash_block_size`` tokens.
 
-    Raises `ConfigurationError` as `hash_units` does.
-    """
-    units = hash_units(hash_block_size, block_size)
-    return hashes if units == 1 else CoarseBlockHashes(hashes, units)
-
-
-def hash_units(hash_block_size: int, block_size: int) -> int:
-    """How many hashes of ``hash_block_size`` tokens a block of ``block_size`` tokens has.
-
-    Raises `ConfigurationError` when the block size is not a multiple of the hash block size.
+    A hash chains over all before it, so a block's hash is that of its last unit. vLLM:
+    ``BlockHashListWithBlockSize`` (which up to 0.23 joins the units' hashes). Raises
+    `ConfigurationError` when the block size is not a multiple of the hash block size.
     """
     if block_size % hash_block_size:
         raise ConfigurationError(
             f"the block size ({block_size} tokens) must be a multiple of the hash block size "
             f"({hash_block_size} tokens)"
         )
-    return block_size // hash_block_size
+    units = block_size // hash_block_size
+    return hashes if units == 1 else hashes[units - 1 :: units]
 
 
 def _tokens(token_ids: Sequence[int]) -> bytes:

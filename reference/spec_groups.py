@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.hashing import CoarseBlockHashes, hash_units
+from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.joint import find_longest_common_hit
 from hitproof.reference.lookup import Lookup, Pool
 from hitproof.spec.groups import Group, GroupKind, geometry
@@ -17,7 +17,6 @@ class SpecGroup:
         group: each of them.
         group_ids: their indices among all groups.
         block_size: tokens in a block.
-        hash_units: hashes per block.
         geometry: the group in blocks.
         lookup: finds their hits.
     """
@@ -26,7 +25,7 @@ class SpecGroup:
         self.group = group
         self.block_size = group.block_size
         self.group_ids: list[int] = []
-        self.hash_units = hash_units(hash_block_size, group.block_size)
+        self._hash_block_size = hash_block_size
         self.geometry = geometry(group, alignment)
         self._lookahead = self.geometry.lookahead
         self.lookup = Lookup(self.geometry)
@@ -39,8 +38,7 @@ class SpecGroup:
         ``horizon`` is the lookahead horizon in tokens.
         """
         size = self.block_size
-        if self.hash_units > 1:
-            block_hashes = CoarseBlockHashes(block_hashes, self.hash_units)
+        block_hashes = block_hashes_of_size(block_hashes, self._hash_block_size, size)
         limit = candidate // size + self._lookahead
         if limit * size > horizon:
             limit = horizon // size
@@ -67,8 +65,7 @@ def spec_groups(groups: Sequence[Group], alignment: int, hash_block_size: int) -
     """The groups that take part in prefix caching, equal ones together, full attention first.
 
     Full attention answers every shorter candidate from one lookup, so it goes first; the order
-    does not change the result. ``groups`` are as `share_eagle` gives them. Raises
-    `ConfigurationError` when a block size is not a multiple of the hash block size.
+    does not change the result. ``groups`` are as `share_eagle` gives them.
     """
     found: dict[Group, SpecGroup] = {}
     for group_id, group in enumerate(groups):
