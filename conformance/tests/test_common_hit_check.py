@@ -25,7 +25,7 @@ from hitproof.conformance.scope.layouts import (
 )
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.conformance.subject.failures import CannotJudge, Predates
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.tests.brute_force import assert_agrees, wrong_states
 from hitproof.conformance.tests.reference_subject import ReferenceCommonLookup, ReferenceSubject
@@ -345,17 +345,6 @@ def test_where_all_drop_flags_mean_nothing() -> None:
     assert check_common_hit(WithoutMargin(one_turn_each), local).statuses == {}
     result = check_common_hit(WithoutMargin(one_turn_each), flagged)
     assert set(result.statuses.values()) == {Status.PROVED}
-
-
-def test_a_subject_older_than_opting_out_is_not_judged_on_it() -> None:
-    class Old(ReferenceSubject):
-        def lookup(self, *_: Any) -> Lookup:
-            raise Predates("groups cannot opt out")
-
-    layout = Layout((Group(FULL, 1), replace(sliding(2), prefix_cacheable=False)), 4, False, 1)
-    result = check_common_hit(Old(), layout)
-    assert set(result.statuses.values()) == {Status.NOT_APPLICABLE}
-    assert result.detail
 
 
 def test_a_policy_that_cannot_be_told_leaves_its_layouts_unsettled() -> None:

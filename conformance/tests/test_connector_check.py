@@ -19,7 +19,6 @@ from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import reproduce
 from hitproof.conformance.scope.layouts import Layout, layouts
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.managers import Hit
 from hitproof.conformance.tests.broken_managers import (
@@ -267,21 +266,6 @@ def test_layouts_without_a_state_or_with_hits_inside_blocks_settle_nothing() -> 
         assert not is_about(LONGEST, layout)
     assert is_about(LONGEST, PAIR)
     assert any(layout.model for layout in judged(Profile.DEFAULT))
-
-
-def test_a_subject_that_has_no_such_lookup_is_not_judged() -> None:
-    class Old(ReferenceSubject):
-        def connector_lookup(self, *_: Any) -> Lookup:
-            raise Predates("no local prefixes for connectors")
-
-    class Odd(ReferenceSubject):
-        def connector_lookup(self, *_: Any) -> Lookup:
-            raise CannotJudge("get_computed_blocks_for_connector returned something")
-
-    for subject, status in ((Old(), Status.NOT_APPLICABLE), (Odd(), Status.INCONCLUSIVE)):
-        result = check_local_prefix(subject, PAIR)
-        assert set(result.statuses.values()) == {status}
-        assert result.detail
 
 
 TellsTheSharedHit = patched(

@@ -14,7 +14,6 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.pools import PoolSnapshot
 from hitproof.conformance.tests import plain_pool
 from hitproof.conformance.tests.editing import CASES, edited, faults
@@ -155,12 +154,3 @@ def test_a_pool_that_does_not_do_the_same_twice_is_not_judged() -> None:
     result = check_pool(WithPool(Fickle), PLAIN)
     assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
     assert "the same" in result.detail
-
-
-def test_a_subject_without_a_pool_is_not_judged() -> None:
-    def missing(_: int) -> Any:
-        raise CannotJudge("BlockPool has no free_block_queue")
-
-    result = check_pool(WithPool(missing), PLAIN)
-    assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
-    assert result.detail == "BlockPool has no free_block_queue"

@@ -24,8 +24,8 @@ from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reproduce.attempts import OutOfReach, Rules, attempts
 from hitproof.conformance.scope.layouts import Layout, layouts, of_tiers
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.conformance.subject.failures import CannotJudge, Predates
-from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.subject.failures import Predates
+from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.subject.tiers import TierMasks
 from hitproof.conformance.tests import reference_subject
 from hitproof.conformance.tests.editing import CASES, edited, faults
@@ -178,28 +178,6 @@ def test_a_group_that_is_taken_over_elsewhere_is_not_judged() -> None:
     for last, status in ((None, Status.PROVED), ([], Status.REFUTED)):
         subject = WithMasks(lambda right, last=last: [right[0], last])  # type: ignore[misc]
         assert check_tier_masks(subject, layout).statuses[KEPT] is status
-
-
-def test_what_cannot_be_judged_is_said() -> None:
-    class Without(ReferenceSubject):
-        def tier_lookup(self, *_: Any) -> Lookup:
-            raise Predates("no tiers")
-
-        def tier_masks(self, *_: Any) -> TierMasks:
-            raise Predates("no tiers")
-
-    class Odd(ReferenceSubject):
-        def tier_lookup(self, *_: Any) -> Lookup:
-            raise CannotJudge("no lookup")
-
-        def tier_masks(self, *_: Any) -> TierMasks:
-            raise CannotJudge("no masks")
-
-    for subject, status in ((Without(), Status.NOT_APPLICABLE), (Odd(), Status.INCONCLUSIVE)):
-        for check in (check_tier_lookup, check_tier_masks):
-            result = check(subject, DRAFTS)
-            assert set(result.statuses.values()) == {status}
-            assert result.detail
 
 
 def test_a_mask_for_another_number_of_groups_is_inconclusive() -> None:
