@@ -62,6 +62,9 @@ class Code(StrEnum):
     TIER_HIT_LACKS_BLOCK = "tier-hit-lacks-block"
     TIER_BLOCK_LOADED_UNREAD = "tier-block-loaded-unread"
     TIER_BLOCK_OFFERED_AGAIN = "tier-block-offered-again"
+    TIER_CHUNK_UNPROTECTED = "tier-chunk-unprotected"
+    TIER_ROOM_LOST = "tier-room-lost"
+    TIER_TOLD_WRONG = "tier-told-wrong"
 
     HASH_COLLISION = "hash-collision"
     HASH_MISMATCH = "hash-mismatch"

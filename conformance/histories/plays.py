@@ -393,7 +393,8 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                 beside = _BESIDE_OFFLOADS[turn % len(_BESIDE_OFFLOADS)]
                 number = place + turn * len(FEATURES)
                 rare = _OFFLOADED_RARELY[turn % len(_OFFLOADED_RARELY)]
-                for how in ("offloads", "store", "umbp", "in chunks", "in blocks", rare):
+                hows = "offloads", "store", "umbp", "in chunks", "in blocks", "evicting"
+                for how in (*hows, rare):
                     yield Play(origin, f"{seed}:{number} with {how}, {beside}")
             for turn in range(getattr(_LAST_TOKENS, profile)):
                 beside = _BESIDE_LAST_TOKENS[turn % len(_BESIDE_LAST_TOKENS)]

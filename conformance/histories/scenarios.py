@@ -534,6 +534,18 @@ def _little_room(made: Scenario) -> None:
     )
 
 
+def _evicting(made: Scenario) -> None:
+    """Host memory for some chunks, of which some make room for others."""
+    made.scarce = made.chance(0.7)
+    _offloads(made, "chunks")
+    made.deployed["connector"] = replace(
+        made.deployed["connector"],
+        offloads=1 + made.any_of(2, 3, 4, 8) * len(made.groups),
+        eviction=made.any_of("lru", "lru", "arc"),
+        threshold=made.any_of(0, 0, 0, 2),
+    )
+
+
 def _in_chunks(made: Scenario) -> None:
     """Host memory in chunks, in which all that is computed has room."""
     sizes, chunk = {each.block_size for each in made.groups}, 1
@@ -712,6 +724,7 @@ _NAMED = (
     Feature("answers later", _later, _asked_again_unreset),
     Feature("lazily", _lazily, _asked_again_unreset),
     Feature("little room", _little_room, _asked_again_unreset),
+    Feature("evicting", _evicting, _asked_again_unreset),
     Feature("second runner", lambda made: made.deployed.update(v2_model_runner=True)),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),

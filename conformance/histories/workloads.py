@@ -110,6 +110,12 @@ class Connector(Strict):
     later: NonNegativeInt = 0
     """How often a request is told to ask again before what it looks up in chunks or a store is
     known."""
+    eviction: Literal["lru", "arc"] = "lru"
+    """Which chunks make room for others: those used least recently, or as ARC has it. vLLM:
+    ``eviction_policy`` of ``CPUOffloadingSpec``."""
+    threshold: NonNegativeInt = 0
+    """How often a chunk is offered before it is stored. vLLM: ``store_threshold``, from 0.29 on
+    by offers."""
     beside: "Connector | None" = None
     """Another connector: the first of both that has tokens of a request loads them, and both keep
     what is computed. vLLM: ``MultiConnector``."""

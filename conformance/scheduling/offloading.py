@@ -9,7 +9,6 @@ with what is local.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from hitproof.conformance.checks.tier_plays import due_chunks, left_out
 from hitproof.conformance.checks.tiers import longest_hit
@@ -25,6 +24,7 @@ from hitproof.conformance.judge.content_entries import DueEntries
 from hitproof.conformance.judge.content_keys import KeyedContent
 from hitproof.conformance.judge.content_store import ContentStore
 from hitproof.conformance.judge.followers import Cached
+from hitproof.conformance.scheduling.chunk_pool import ChunkPool
 from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.scheduling.transfers import (
     CONNECTOR,
@@ -33,7 +33,7 @@ from hitproof.conformance.scheduling.transfers import (
     Touched,
 )
 from hitproof.conformance.scope.layouts import OFFLOADING, Layout
-from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Plan
+from hitproof.conformance.subject.schedulers import ChunkKey, HostCopy, HostResult, Plan
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run
@@ -66,11 +66,12 @@ class Offloading(ConnectorTransfers):
         self._reported: set[tuple[bool, int]] = set()
         self._begun_before: set[str] = set()
         """Requests of which it may have forgotten what it had."""
-        self._offered: dict[str, set[tuple[int, Any]]] = {}
+        self._offered: dict[str, set[ChunkKey]] = {}
         """What was offered of each request, since it was admitted."""
         self._more = False
         self._naming = names
         self._layout: Layout | None = None
+        self._tier = OFFLOADING if connector.chunk else "blocks"
         if connector.chunk:
             self._layout = Layout(
                 engine.groups,
@@ -81,6 +82,12 @@ class Offloading(ConnectorTransfers):
             )
         fine = is_fine_grained(engine.groups, engine.hash_block_size)
         self._fine = fine and connector.chunk == 1
+        self._asks_for_less = fine and connector.lazy
+        """Whether it asks for whole blocks alone. vLLM: ``allow_partial_hash_hits``."""
+        recent = connector.eviction == "lru"
+        self._pool = ChunkPool(connector.offloads, connector.threshold, recent, not self._fine)
+        self._starts = [each.chunk or each.block_size for each in engine.groups]
+        """Tokens, of which single blocks are loaded behind multiples."""
         room = connector.offloads or math.inf  # of a store
         self._num_places = 1 + room * connector.chunk if connector.chunk else room
         self._keys = KeyedContent(
@@ -132,10 +139,17 @@ class Offloading(ConnectorTransfers):
             if each.whole:
                 self._offered.pop(each.request, None)
         told = plan.transfers
-        if told is None or self._fine:
+        if told is None:
+            return
+        yield from self._pool.judge(told.pool)
+        if self._fine:
             return  # the end of a prompt inside a block may have the key of the block
         still = {each.request for each in plan.scheduled}.union(plan.finished)
-        for name, keys in told.offered.items():
+        offered: dict[str, list[ChunkKey]] = {}
+        for call in told.pool:
+            if call.what == "prepare_store" and call.taken is not None:
+                offered.setdefault(call.request, []).extend(call.keys)
+        for name, keys in offered.items():
             if name not in still:
                 continue  # it has been preempted, and starts again
             before = self._offered.setdefault(name, set())
@@ -190,38 +204,64 @@ class Offloading(ConnectorTransfers):
         due_hit: Callable[[str, int, Cached], int],
     ) -> Iterator[Violation]:
         """See `ConnectorTransfers`."""
-        told, layout = plan.transfers, self._layout
+        told = plan.transfers
         assert told is not None
         for name, answer in told.answers.items():
             skips = self._arrivals[name].skip_reading_prefix_cache
-            asks_again = answer.more is None or (self._fine and self._connector.later)
-            if layout is None or asks_again or skips:
+            if skips or answer.more is None or (self._fine and self._connector.later):
                 continue
-            assert answer.more is not None
-            there = {
-                (number, chunk)
-                for number, looked_up in enumerate(layout.looked_up)
-                for chunk, end in enumerate(_ends(looked_up.group.block_size, lengths[name]))
-                if all((g, self._naming.name(name, end)) in stored for g in looked_up.group_ids)
-            }
-            due = whole = longest_hit(layout, lengths[name] - 1, answer.local, there)
-            if self._fine:
-                ends = _ends(self._engine.hash_block_size, answer.local)
-                names = [self._naming.name(name, end) for end in ends]
-                groups = range(len(self._engine.groups))
-                here = dict.fromkeys(((g, key) for g in groups for key in names), (-1,))
-                due = max(due, due_hit(name, len(self._arrivals[name].prompt), here | {**stored}))
+            due, whole = self._due(name, lengths[name], answer.local, stored, due_hit)
             if answer.local + answer.more < due:
                 size = self._engine.alignment
                 is_later = due % size and due // size > whole // size
                 where = "later-block" if is_later else None
-                defect = Defect.of(Code.TIER_HIT_TOO_SHORT, tier=OFFLOADING, ends=where)
+                if self._layout is None and self._is_near_start(due - answer.local):
+                    where = "near-start"
+                defect = Defect.of(Code.TIER_HIT_TOO_SHORT, tier=self._tier, ends=where)
                 yield Violation.of(
                     CONNECTOR,
                     defect,
                     f"request {name} is served {due} tokens of what is stored or local",
                     f"it is served {answer.local + answer.more}",
                 )
+
+    def _is_near_start(self, added: int) -> bool:
+        """Whether a hit of so many tokens may be lost in the core's own lookup, which is asked."""
+        size = self._engine.alignment
+        windows = ((each.window, each.block_size, each.eagle) for each in self._engine.groups)
+        return any(
+            eagle and window is not None and block < size and added < window + size
+            for window, block, eagle in windows
+        )
+
+    def _due(
+        self,
+        name: str,
+        length: int,
+        local: int,
+        stored: Cached,
+        due_hit: Callable[[str, int, Cached], int],
+    ) -> tuple[int, int]:
+        """The longest hit of what is stored, or local, and that of whole chunks alone."""
+        due = whole = local
+        if self._layout is not None:
+            there = {
+                (number, chunk)
+                for number, looked_up in enumerate(self._layout.looked_up)
+                for chunk, end in enumerate(_ends(looked_up.group.block_size, length))
+                if all((g, self._naming.name(name, end)) in stored for g in looked_up.group_ids)
+            }
+            due = whole = longest_hit(self._layout, length - 1, local, there)
+            length = len(self._arrivals[name].prompt)
+            if not self._fine:
+                return due, whole
+        elif any(local % size for size in self._starts) or self._asks_for_less:
+            return due, whole
+        ends = _ends(self._engine.hash_block_size, local)
+        names = [self._naming.name(name, end) for end in ends]
+        groups = range(len(self._engine.groups))
+        here = dict.fromkeys(((g, key) for g in groups for key in names), (-1,))
+        return max(due, due_hit(name, length, here | {**stored})), whole
 
     @property
     def _keeps_all(self) -> bool:
@@ -230,7 +270,7 @@ class Offloading(ConnectorTransfers):
         sizes = [each.group.block_size for each in self._layout.looked_up for _ in each.group_ids]
         lengths = [len(each.prompt) + len(each.sampled) for each in self._arrivals.values()]
         chunks = sum(1 + length // size for length in lengths for size in sizes)
-        return chunks <= self._connector.offloads
+        return chunks <= self._connector.offloads and not self._connector.threshold
 
     def left_out(self, lives: Mapping[str, Life], stored: Cached) -> Iterator[Violation]:
         """See `ConnectorTransfers`."""

@@ -27,6 +27,7 @@ from hitproof.conformance.judge.followers import Follower
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.expectations import Served
+from hitproof.conformance.scheduling import chunk_pool
 from hitproof.conformance.scheduling.contract import Contract
 from hitproof.conformance.scheduling.deriving import wrong_groups
 from hitproof.conformance.scheduling.grammars import Grammars
@@ -965,6 +966,8 @@ class _Player:
             offloaded = self._named(pool.offloaded)
             for wrong in self._transfers.left_out(self.outcome.lives, offloaded):
                 self._add(wrong)
+        if pool.in_use:
+            self._add(chunk_pool.held(pool.in_use))
         held = pool.held
         if held:
             self._add(

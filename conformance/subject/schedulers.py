@@ -110,8 +110,7 @@ class Transfers:
         flushed: the copies to host memory, these or earlier ones, that they make before the step.
         more: whether workers have more to copy, of which they have not said what it is.
         answers: what it answered the scheduler that has planned the step, where that is known.
-        offered: the chunks of each request that a tier was offered and did not refuse, by group and
-            key, in this order.
+        pool: what a tier of chunks has asked its pool since the step before.
         several: where there are several connectors, what each is asked.
     """
 
@@ -122,7 +121,7 @@ class Transfers:
     flushed: frozenset[int] = frozenset()
     more: bool = False
     answers: Mapping[str, "HostAnswer"] = field(default_factory=dict)
-    offered: Mapping[str, Sequence[tuple[int, Any]]] = field(default_factory=dict)
+    pool: tuple["PoolCall", ...] = ()
     several: tuple["Transfers", ...] = ()
 
     @property
@@ -130,6 +129,37 @@ class Transfers:
         """The requests for which a load begins."""
         copied = (name for each in self.copies for name in each.loads or ())
         return frozenset(self.loads).union(copied, *(each.begun for each in self.several))
+
+
+ChunkKey = tuple[int, Any]
+"""A chunk of a tier: its group, and the key of its last block."""
+
+
+@dataclass(frozen=True)
+class PoolCall:
+    """What the pool of a tier of chunks was asked, and its answer. vLLM: ``OffloadingManager``.
+
+    Attributes:
+        what: its method.
+        keys: the chunks, in order.
+        request: the request for which it was asked.
+        found: of a lookup whether it can be loaded; of the end of a store whether it has succeeded.
+        taken: of an offer the chunks that are to be stored; None where it is refused.
+        places: where those are that are to be stored, or loaded.
+        evicted: of an offer the chunks that make room.
+        stored: of events whether each chunk is told to be stored, or not to be.
+        shares: of statistics the shares of its room that are in use, written and read.
+    """
+
+    what: str
+    keys: tuple[ChunkKey, ...] = ()
+    request: str = ""
+    found: bool | None = None
+    taken: tuple[ChunkKey, ...] | None = ()
+    places: tuple[int, ...] = ()
+    evicted: tuple[ChunkKey, ...] = ()
+    stored: tuple[bool, ...] = ()
+    shares: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -321,6 +351,7 @@ class PoolState:
         host: what the host's pool holds; None without one.
         encoded: identifiers of images whose encoded outputs requests hold.
         offloaded: the same as ``cached`` of what a connector keeps in host memory.
+        in_use: places in host memory that a connector can neither hand out nor evict.
     """
 
     cached: Mapping[tuple[int, Any], tuple[int, ...]]
@@ -329,6 +360,7 @@ class PoolState:
     host: HostState | None = None
     encoded: frozenset[str] = frozenset()
     offloaded: Mapping[tuple[int, Any], tuple[int, ...]] = field(default_factory=dict)
+    in_use: int = 0
 
     @property
     def room(self) -> int:

@@ -27,6 +27,7 @@ from hitproof.conformance.subject.schedulers import (
     HostAnswer,
     HostCopy,
     Plan,
+    PoolCall,
     PoolState,
     Scheduled,
     Transfers,
@@ -276,11 +277,16 @@ def test_a_chunk_is_offered_once(
 ) -> None:
     _, offloading = running(Connector(offloads=9, chunk=1))
     found: list[str] = []
+    had: set[int] = set()
     for ends, is_whole, finished in (([4], True, ()), (again, whole, ended)):
-        offered = {"a": [(0, PREFIXES.name("a", end)) for end in ends]}
+        keys = tuple((0, PREFIXES.name("a", end)) for end in ends)
+        new = tuple(end for end in ends if end not in had)
+        taken = tuple((0, PREFIXES.name("a", end)) for end in new)
+        calls = (PoolCall("prepare_store", keys, "a", taken=taken, places=new),)
+        had.update(ends)
         computed = Scheduled("a", 0, 9, 0, ((1, 2, 3),), is_whole, first=False)
         plan = Plan(
-            () if finished else (computed,), finished, transfers=Transfers({}, {}, offered=offered)
+            () if finished else (computed,), finished, transfers=Transfers({}, {}, pool=calls)
         )
         judged = offloading.start(plan, Touched(), frozenset(), frozenset(), lambda _: 9)
         found += [str(each.signature.defect) for each in judged]

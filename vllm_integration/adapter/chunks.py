@@ -5,13 +5,14 @@ Imported in the worker process only.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from hitproof.conformance.histories.workloads import Arrival
+from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.subject.schedulers import HostAnswer, HostCopy, HostResult, Transfers
 from hitproof.spec.groups import Group
-from hitproof.vllm_integration.adapter.inspection import attribute
+from hitproof.vllm_integration.adapter.inspection import attribute, must
 from hitproof.vllm_integration.adapter.transfers import (
     RunningConnector,
     note_lookups,
@@ -39,7 +40,7 @@ def connect_chunks(
     num_chunks: int = 0,
     outputs: bool = False,
     ranks: int = 1,
-    later: int = 0,
+    **pool: Any,
 ) -> None:
     """Put the connector into a configuration, for chunks of so many blocks.
 
@@ -47,8 +48,7 @@ def connect_chunks(
 
     Without ``num_chunks`` its backend has what it is asked for
     (`vllm_integration.adapter.offloads`), with it vLLM's own pool of host memory. With ``outputs``
-    not only prompts are offloaded. Each lookup of a chunk is answered when it was asked ``later``
-    times before.
+    not only prompts are offloaded. ``pool`` has options of that pool.
     """
     sizes = {group.block_size for group in groups}
     # Releases without chunks of blocks of several sizes take tokens.
@@ -57,7 +57,7 @@ def connect_chunks(
         "spec_name": "OffloadsSpec",
         "spec_module_path": "hitproof.vllm_integration.adapter.offloads",
         "num_chunks": num_chunks,
-        "later": later,
+        "pool": pool,
         "offload_prompt_only": not outputs,
         **(one if len(sizes) == 1 else {"blocks_per_chunk": chunk}),
     }
@@ -65,6 +65,23 @@ def connect_chunks(
         vllm_config,
         {"kv_connector": CONNECTOR, "kv_role": "kv_both", "kv_connector_extra_config": extra},
     )
+
+
+def eviction_of(connector: Connector) -> dict[str, Any]:
+    """The options of the target's pool that say what is stored, and what makes room."""
+    options: dict[str, Any] = {}
+    if connector.eviction != "lru":
+        options["cache_policy"] = connector.eviction
+    if connector.threshold:
+        must(counts_offers(), "does not count how often chunks are offered", "threshold")
+        options["store_threshold"] = connector.threshold
+    return options
+
+
+def counts_offers() -> bool:
+    """Whether chunks are stored when they were offered often enough: from 0.29 on."""
+    manager = import_module(_MANAGER).CPUOffloadingManager
+    return any(hasattr(manager, name) for name in ("_record_access", "_record_accesses"))
 
 
 def chunk_of(half: Any) -> int:
@@ -170,19 +187,21 @@ class RunningChunks(RunningConnector):
         copies = [self._copy(number, job, loads=True) for number, job in told.load_jobs.items()]
         copies += [self._copy(number, job, loads=False) for number, job in told.store_jobs.items()]
         flushed = self._worker.flushed(told)
-        offered: dict[str, list[tuple[int, Any]]] = {}
-        manager = attribute(self._half, "manager")
-        noted = getattr(manager, "offered", [])
-        for name, key in noted:
-            offered.setdefault(name, []).append(self._named(key))
-        noted.clear()
-        return Transfers({}, {}, tuple(copies), flushed=flushed, answers=answers, offered=offered)
+        calls = attribute(self._half, "manager").calls
+        pool = tuple(calls)
+        calls.clear()
+        return Transfers({}, {}, tuple(copies), flushed=flushed, answers=answers, pool=pool)
 
     @property
     def room(self) -> int:
         """The chunks that host memory has room for."""
         manager = attribute(self._half, "manager")
         return int(next(value for n in _ROOM if (value := getattr(manager, n, None)) is not None))
+
+    @property
+    def in_use(self) -> int:
+        """See `RunningConnector`."""
+        return int(attribute(self._half, "manager").in_use)
 
     def has_key(self, group: int, key: bytes) -> bool:
         """Whether a chunk whose last block has that hash can be loaded."""
@@ -191,14 +210,6 @@ class RunningChunks(RunningConnector):
         policy = attribute(attribute(self._half, "manager"), "_policy")
         found = policy.get(attribute(base, "make_offload_key")(key, group))
         return found is not None and bool(found.is_ready)
-
-    @staticmethod
-    def _named(key: Any) -> tuple[int, bytes]:
-        """The group of a chunk and the hash of its last block."""
-        from vllm.v1.kv_offload import base
-
-        group: int = attribute(base, "get_offload_group_idx")(key)
-        return group, bytes(attribute(base, "get_offload_block_hash")(key))
 
     def _copy(self, number: int, job: Any, *, loads: bool) -> HostCopy:
         source, target = ends_of(job)
@@ -219,6 +230,6 @@ class RunningChunks(RunningConnector):
         """See `RunningConnector`. The key of a chunk is that of its last block."""
         last = self.chunk - 1
         return {
-            self._named(key): (1 + place * self.chunk + last,)
+            key: (1 + place * self.chunk + last,)
             for key, place in attribute(self._half, "manager").stored().items()
         }

@@ -9,11 +9,20 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vllm.v1.kv_offload import base
+from vllm.v1.kv_offload.cpu import common
 from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
 from vllm.v1.kv_offload.cpu.policies import base as policies
 
+from hitproof.conformance.subject.schedulers import ChunkKey, PoolCall
+
 _RESULTS = getattr(base, "LookupResult", None)
 _CONTEXT = getattr(base, "RequestOffloadingContext", None)
+_METRICS = getattr(common, "CPUOffloadingMetrics", None)
+_GAUGES = [
+    getattr(_METRICS, f"CPU_CACHE_{name}_PERC", None)
+    for name in ("USAGE", "WRITE_USAGE", "READ_USAGE")
+]
+_ALLOCATED = "_num_allocated_chunks", "_num_allocated_blocks"
 _PLACE = "chunk_id" if hasattr(policies, "ChunkStatus") else "block_id"
 
 
@@ -64,38 +73,124 @@ class Offloads(base.OffloadingManager):  # type: ignore[misc]  # untyped vLLM
 
 
 class HostMemory(CPUOffloadingManager):  # type: ignore[misc]  # untyped vLLM
-    """The target's own pool of host memory; it can be asked for all that it has."""
+    """The target's own pool of host memory; what it is asked is noted, and what it answers.
 
-    def __init__(self, num_chunks: int, later: int = 0) -> None:
-        super().__init__(num_chunks)
+    ``options`` are those of the target's.
+    """
+
+    def __init__(self, num_chunks: int, later: int = 0, **options: Any) -> None:
+        super().__init__(num_chunks, enable_events=True, **options)
         self._later = later
         self._asked = Counter[tuple[str, Any]]()
         self._seen: dict[Any, None] = {}
-        self.offered: list[tuple[str, Any]] = []
-        """What it was offered and did not refuse, with the requests that it is of."""
+        self.calls: list[PoolCall] = []
+        """Calls since whoever reads them has cleared this."""
 
     def lookup(self, key: Any, *args: Any) -> Any:
         """Whether the key is stored, which some requests are told when they ask again."""
-        asked = getattr(args[0] if args else None, "req_id", ""), key
+        asked = _name(args), key
         if self._asked[asked] < self._later:
             self._asked[asked] += 1
             return None if _RESULTS is None else _RESULTS.RETRY
-        return super().lookup(key, *args)
+        answer = super().lookup(key, *args)
+        found = answer if _RESULTS is None else answer is _RESULTS.HIT
+        self._note("lookup", [key], args, found=found)
+        return answer
 
     def prepare_store(self, keys: Collection[Any], *args: Any, **kwargs: Any) -> Any:
-        """What is stored; its keys are noted."""
+        """What is stored."""
         self._seen |= dict.fromkeys(keys)
         taken = super().prepare_store(keys, *args, **kwargs)
-        name = getattr(args[0] if args else None, "req_id", None)
-        if taken is not None and name is not None:
-            self.offered += [(name, key) for key in keys]
+        self._note(
+            "prepare_store",
+            keys,
+            args,
+            taken=None if taken is None else _named(taken.keys_to_store),
+            places=() if taken is None else _places(taken.store_spec),
+            evicted=() if taken is None else _named(taken.evicted_keys),
+        )
         return taken
 
-    def stored(self) -> dict[Any, int]:
+    def complete_store(self, keys: Collection[Any], *args: Any, **kwargs: Any) -> None:
+        """It is stored, or is not."""
+        success = kwargs.get("success", args[1] if len(args) > 1 else True)
+        self._note("complete_store", keys, args, found=success)
+        super().complete_store(keys, *args, **kwargs)
+
+    def prepare_load(self, keys: Collection[Any], *args: Any) -> Any:
+        """From where it is loaded."""
+        spec = super().prepare_load(keys, *args)
+        self._note("prepare_load", keys, args, places=_places(spec))
+        return spec
+
+    def complete_load(self, keys: Collection[Any], *args: Any) -> None:
+        """It is loaded."""
+        self._note("complete_load", keys, args)
+        super().complete_load(keys, *args)
+
+    def on_request_finished(self, *args: Any) -> None:
+        """Nothing follows for a request."""
+        if "on_request_finished" in vars(CPUOffloadingManager):
+            self._note("on_request_finished", (), args)
+        super().on_request_finished(*args)
+
+    def reset_cache(self) -> None:
+        """All is forgotten."""
+        self._note("reset_cache")
+        super().reset_cache()
+
+    def take_events(self) -> Any:
+        """What has changed."""
+        events = list(super().take_events())
+        told = [(key, each) for each in events for key in each.keys]
+        stored = tuple(not each.removed for _, each in told)
+        self._note("take_events", [key for key, _ in told], stored=stored)
+        return events
+
+    def get_stats(self) -> Any:
+        """What is in use, and more."""
+        stats = super().get_stats()
+        told = {} if stats is None else stats.data.get("data", stats.data)
+        gauges = [told[name] for name in _GAUGES if name in told]
+        shares = (next(iter(g.values())) if isinstance(g, dict) else g for g in gauges)
+        self._note("get_stats", shares=tuple(map(float, shares)))
+        return stats
+
+    def _note(
+        self, what: str, keys: Collection[Any] = (), args: tuple[Any, ...] = (), **told: Any
+    ) -> None:
+        self.calls.append(PoolCall(what, _named(keys), _name(args), **told))
+
+    def stored(self) -> dict[ChunkKey, int]:
         """Where each chunk is that can be loaded."""
         found = {key: self._policy.get(key) for key in self._seen}
         ready = {key: each for key, each in found.items() if each is not None and each.is_ready}
-        return {key: int(getattr(each, _PLACE)) for key, each in ready.items()}
+        places = (int(getattr(each, _PLACE)) for each in ready.values())
+        return dict(zip(_named(ready), places, strict=True))
+
+    @property
+    def in_use(self) -> int:
+        """Chunks that are neither free nor can be evicted."""
+        kept = [self._policy.get(key) for key in self._seen]
+        idle = sum(each is not None and each.ref_cnt == 0 for each in kept)
+        allocated = next(v for n in _ALLOCATED if (v := getattr(self, n, None)) is not None)
+        return int(allocated - len(self._free_list) - idle)
+
+
+def _name(args: tuple[Any, ...]) -> str:
+    """The request of a call."""
+    return getattr(args[0] if args else None, "req_id", "")
+
+
+def _named(keys: Collection[Any]) -> tuple[ChunkKey, ...]:
+    """The groups of chunks and the hashes of their last blocks."""
+    return tuple(
+        (base.get_offload_group_idx(key), bytes(base.get_offload_block_hash(key))) for key in keys
+    )
+
+
+def _places(spec: Any) -> tuple[int, ...]:
+    return tuple(map(int, spec.block_ids))
 
 
 class OffloadsSpec(base.OffloadingSpec):  # type: ignore[misc]  # untyped vLLM
@@ -103,8 +198,8 @@ class OffloadsSpec(base.OffloadingSpec):  # type: ignore[misc]  # untyped vLLM
 
     def get_manager(self) -> Any:
         """The scheduler's half."""
-        num_chunks = self.extra_config["num_chunks"]
-        return HostMemory(num_chunks, self.extra_config["later"]) if num_chunks else Offloads()
+        told = self.extra_config
+        return HostMemory(told["num_chunks"], **told["pool"]) if told["num_chunks"] else Offloads()
 
     def get_worker(self, *_: Any) -> Any:
         """There is no worker."""

@@ -497,8 +497,11 @@ class VllmScheduler:
         if self._host is None:
             requests = attribute(self.scheduler, ENCODED).cached
             encoded = frozenset(name for name, users in requests.items() if users)
-            offloaded = {} if self._connector is None else self._connector.cached()
-            return PoolState(cached, free, held, encoded=encoded, offloaded=offloaded)
+            connector = self._connector
+            offloaded, in_use = (
+                ({}, 0) if connector is None else (connector.cached(), connector.in_use)
+            )
+            return PoolState(cached, free, held, None, encoded, offloaded, in_use)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, free, held, self._host.state())
 

@@ -37,7 +37,12 @@ from hitproof.conformance.subject.schedulers import (
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter import mooncake, transfers, umbp_store
-from hitproof.vllm_integration.adapter.chunks import connect_chunks, offloads_chunks
+from hitproof.vllm_integration.adapter.chunks import (
+    connect_chunks,
+    counts_offers,
+    eviction_of,
+    offloads_chunks,
+)
 from hitproof.vllm_integration.adapter.engine import group_of
 from hitproof.vllm_integration.adapter.groups import (
     OPTING_OUT,
@@ -178,6 +183,8 @@ class VllmSchedulers:
             groups = tuple(replace(group, block_size=size) for group in groups)
         if deployment.connector is not None:
             groups = transfers.connectable(groups)
+            if deployment.connector.threshold and not counts_offers():
+                changes["connector"] = replace(deployment.connector, threshold=0)
         changes["groups"] = groups
         if len(groups) < len(deployment.groups):
             changes["precisions"] = ()  # there is one for each group
@@ -603,7 +610,8 @@ def _connect(vllm_config: Any, deployment: Deployment, connector: Connector) -> 
             connector.offloads,
             connector.outputs,
             ranks,
-            connector.later,
+            later=connector.later,
+            **eviction_of(connector),
         )
     else:
         alone = deployment.connector == connector and not connector.beside

@@ -81,6 +81,11 @@ class RunningSeveral(RunningConnector):
             for (group, key), ids in each.cached().items()
         }
 
+    @property
+    def in_use(self) -> int:
+        """See `RunningConnector`."""
+        return sum(each.in_use for each in self._each)
+
 
 class _Worker:
     """The worker's half of one of them, which has reported."""

@@ -13,6 +13,7 @@ from typing import Any
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Connector, Reset
 from hitproof.conformance.subject.schedulers import (
+    HostAnswer,
     HostCopy,
     HostResult,
     Loading,
@@ -241,6 +242,11 @@ class RunningConnector:
         """What it keeps in host memory, by its keys."""
         return {}
 
+    @property
+    def in_use(self) -> int:
+        """Places in host memory that can be neither handed out nor evicted."""
+        return 0
+
     @contextmanager
     def resetting(self, wanted: Reset) -> Iterator[list[bool | None]]:
         """While the cache is reset; what it answers when it is asked to forget what it has."""
@@ -266,6 +272,12 @@ class RunningOffload(RunningConnector):
         super().__init__(scheduler)
         self._manager = attribute(self._connector, "scheduler_manager")
         self._cache: VllmCache | None = None
+        self._answers: dict[str, HostAnswer] = {}
+
+        def note(name: str, local: int, more: int | None) -> None:
+            self._answers[name] = HostAnswer(local, more)
+
+        note_lookups(self._connector, note)
 
     def bind(
         self, utils: ModuleType, engine: EngineConfiguration, requests: Mapping[str, Any]
@@ -288,7 +300,8 @@ class RunningOffload(RunningConnector):
         if told.store_event >= 0:
             blocks, host = tuple(told.store_gpu_blocks), tuple(told.store_cpu_blocks)
             copies.append(HostCopy(told.store_event, blocks, host))
-        return Transfers({}, {}, tuple(copies), bool(told.need_flush))
+        answers, self._answers = self._answers, {}
+        return Transfers({}, {}, tuple(copies), bool(told.need_flush), answers=answers)
 
     def report(self, result: HostResult) -> Any:
         """See `RunningConnector`."""
@@ -304,3 +317,9 @@ class RunningOffload(RunningConnector):
         """See `RunningConnector`."""
         assert self._cache is not None
         return self._cache.cached()
+
+    @property
+    def in_use(self) -> int:
+        """See `RunningConnector`. The null block is in use."""
+        pool = attribute(self._manager, "cpu_block_pool")
+        return int(pool.num_gpu_blocks - 1 - pool.get_num_free_blocks())

@@ -136,7 +136,9 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "reads": lambda: named(12, "reads fail", "reads fail, windows"),
     "columns": lambda: named(12, "states, second runner", "states, drafts, second runner"),
     "lazily": lambda: named(12, "lazily"),
-    "rooms": lambda: named(48, "little room", "little room, states"),
+    "rooms": lambda: chain(
+        named(48, "little room", "little room, states"), named(24, "evicting", "evicting, windows")
+    ),
     "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
     "told": lambda: chain(
