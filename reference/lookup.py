@@ -57,7 +57,7 @@ class Lookup:
                     state = scan.after_hit(state, len(cached) - before)
                     state = scan.after_miss(group, state)
                     run = required_run(group, state.boundary)
-                    cached = {block: cached[block] for block in run if block in cached}
+                    cached = {block: each for block, each in cached.items() if block in run}
                     break
                 cached[block] = blocks
             else:
