@@ -788,7 +788,9 @@ class _Player:
         tokens = len(self._history.requests[name].prompt)
         if self._judge.due_hit(name, tokens, self._named(before)) >= due.tokens:
             return "lookup"
-        ends = set().union(*(donor.ends for donor in self._donors))
+        computed = due.donor.tokens[: due.tokens]
+        same = (each for each in self._donors if each.tokens[: due.tokens] == computed)
+        ends = set().union(*(each.ends for each in same))
         if self._history.deployment.has_mamba and due.tokens not in ends:
             return "chunks"
         return "mask"
@@ -860,6 +862,8 @@ class _Player:
     def _add_stuck(self, how: Standstill, what: str) -> None:
         """Requests that were accepted get nowhere, and nothing more happens."""
         unfinished = self._scheduler.unfinished()
+        if self._transfers is not None:  # none of its loads is under way
+            self.outcome.unloaded = self._scheduler.loading() - self._transfers.loaded
         deployment, images = self._history.deployment, self._images(unfinished)
         # Only draft layers look ahead at images, and drafts delay no load.
         tells = images is None or deployment.has_draft_head

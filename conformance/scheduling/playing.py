@@ -43,10 +43,10 @@ def play(
         return SchedulerOutcome(refused=str(refused), findings=refusal(history, str(refused)))
     for found in outcome.findings:
         if found.signature.code is Code.REQUEST_NEVER_FINISHES:
-            # Who has nothing left to do lacks no blocks, nor who needs a larger step.
+            # Who has nothing left to do lacks no blocks, nor who needs a larger step, or a load.
             told = dict(found.signature.defect.parameters)
             lacks_blocks = told["way"] != Standstill.REST and "at_once" not in told
-            if lacks_blocks and _ends_with_room(history, subject):
+            if lacks_blocks and not outcome.unloaded and _ends_with_room(history, subject):
                 _name(found, way="room")
         elif found.signature.code is Code.PROMISED_HIT_MISSED and found.violation.expected:
             _name(found, by=_lost_by(history, subject, policies, outcome, found))
@@ -62,7 +62,10 @@ def _name(found: Occurrence, **parameters: str) -> None:
 
 
 def _ends_with_room(history: SchedulerHistory, subject: SchedulerSubject) -> bool:
-    """Whether a larger pool is all that it takes for all requests to end."""
+    """Whether a larger pool is all that it takes for all requests to end.
+
+    But those that it takes further, to wait for a load that nobody makes.
+    """
     deployment, override = history.deployment, history.deployment.num_gpu_blocks_override
     larger = replace(
         deployment,
@@ -73,7 +76,7 @@ def _ends_with_room(history: SchedulerHistory, subject: SchedulerSubject) -> boo
     roomy = replace(history, deployment=larger)
     again = play_on(subject.start(roomy.deployment), roomy)
     codes = {found.signature.code for found in again.findings}
-    return not again.ended and Code.REQUEST_NEVER_FINISHES not in codes
+    return bool(again.unloaded) or not (again.ended or Code.REQUEST_NEVER_FINISHES in codes)
 
 
 def _lost_by(
