@@ -17,6 +17,7 @@ _VALUES = (
     (re.compile(r"\b0x[0-9a-fA-F]+\b|(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])"), "#"),
     (re.compile(r"(?<=[-_:/ ])\d+\b"), "#"),
     (re.compile(r"\b[a-z]\b(?!')"), "#"),  # the name of a request, perhaps
+    (re.compile(r"(?<=\brequest )\w+$"), "#"),
     (re.compile(r"#(?:, ?#)+"), "#"),
     (re.compile(r"<[^<>]*>"), "<>"),
     (re.compile(r"(?<=\w)\([^()]*\)"), ""),

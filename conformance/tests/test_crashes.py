@@ -18,6 +18,7 @@ from hitproof.conformance.findings.crashes import crash_defect, message_class
         (ValueError("block 3 of req-17 at 0x7f3a"), "block # of req-# at #"),
         (ValueError("[1, 2, 3] is not [4]"), "() is not ()"),
         (KeyError("request-1"), "''"),
+        (AssertionError("no blocks for request more"), "no blocks for request #"),
         (AssertionError("Block(block_id=3, of=Owner(name='a'))"), "Block"),
         (TypeError("<Block object at 0x12> has no len()\nmore"), "<> has no len"),
         (
