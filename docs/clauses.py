@@ -15,9 +15,8 @@ from hitproof.vllm_integration.survey.faults import Fault
 __all__ = ["IN_VLLM", "basis", "picture", "quote"]  # for templates
 
 PROVED_FOR = (
-    "all block sizes, windows, alignments and positions, and the definition of a hit for any "
-    "number of groups; that lookups which take turns find it is shown for each of them, the step "
-    "to all is by an informal argument"
+    "all block sizes, windows, alignments and positions, the definition of a hit for any number of "
+    "groups, and that their lookups, which take turns, find it"
 )
 """How far the theorems reach, in README's words."""
 

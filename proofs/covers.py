@@ -14,13 +14,13 @@ COVERS: dict[str, str] = {
     "the longest is one, and that a scan from above, as the reference has it, ends there.",
     "common_hit_is_valid_for_every_group": "For any number of groups of any kinds and sizes: "
     "their alignment, that a hit is valid exactly when each of them serves it, and that all that "
-    "attention then reads before it is cached. For one arbitrary group, whose lookup keeps its "
-    "contract: what the rounds end with is valid for it. That the lookups keep the contract in "
-    "each round is argued in words. The horizon stays as it is.",
-    "common_hit_is_the_longest": "For any number of groups: which hit is the longest. For one "
-    "arbitrary group, whose lookup keeps its contract: the rounds end, and skip no common hit. "
-    "That they do so for all groups together is argued in words. Without a margin: what one turn "
-    "costs, and what full attention and one other group end with.",
+    "attention then reads before it is cached. What the turns of their lookups end with is valid, "
+    "by induction over the turns, if each lookup keeps its contract, which the theorem on lookup "
+    "is about. The horizon stays as it is.",
+    "common_hit_is_the_longest": "For any number of groups: which hit is the longest, and that the "
+    "turns of their lookups end, and with it, by induction over the turns, if each lookup keeps "
+    "its contract. Without a margin: what one turn costs, and what full attention and one other "
+    "group end with.",
     "local_prefix_lacks_states_only": "For any number of groups: each that keeps no states serves "
     "the local prefix. For one group of any kind: a load completes what is read at "
     "its end, and a local prefix whose state is cached is a hit.",

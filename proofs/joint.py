@@ -1,26 +1,26 @@
-"""The fixed point of the groups' lookups, one arbitrary group at a time.
+"""The fixed point of the groups' lookups, for any number of groups, by induction over their turns.
 
-The groups' lookups shrink a candidate one after the other, in rounds, until all agree on it: a
-round runs each group's lookup once, begins with what one of them returned, and ends the iteration
-if the others leave that unchanged (`reference.joint`). Each obligation is about one arbitrary
-group. That it then holds for each of any number of groups, and for all of them together, is an
-argument in words, which no solver checks. Conditions on its lookup are the hypotheses; dropping any
-one of them is a mutant.
-That each group's lookup meets them is what `lookup_returns_longest_valid_hit` says, where what is
-valid must be the same for every candidate: `candidate_only_caps_a_group`. Lengths may be in any
-unit. Names of unknowns: ``start`` and ``end`` are the candidate after a round's first lookup and
-after its last, ``given`` and ``returned`` that of one lookup in it.
+The groups' lookups shrink a candidate one after the other, over and over, until as many in a row
+as there are groups leave it as it is, or nothing is left of it (`reference.joint`). ``turn`` is the
+index of the group whose turn is next, and ``agreed`` how many lookups in a row have returned what
+the candidate is. That each lookup keeps its contract is what `lookup_returns_longest_valid_hit`
+says, where what is valid must be the same for every candidate: `candidate_only_caps_a_group`. A
+group that opts out of prefix caching serves any hit, so that its turn changes nothing. Lengths may
+be in any unit. Unknowns that end in ``_before`` are those of a turn earlier.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from hitproof.proofs import releases, several
 from hitproof.proofs.cases import KINDS, any_group, obligation
-from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Hypotheses, Obligation, Statement
+from hitproof.proofs.interpretation import Interpretation, Opaque
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement, chain, taken
+from hitproof.proofs.several import any_valid, on_edges
 from hitproof.spec import hits
-from hitproof.spec.groups import GroupKind
-from hitproof.spec.terms import Term, implies
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.terms import Family, Formula, Term, choose, for_each, implies
 
 NOT_NEGATIVE = "lookup returns no negative length"
 NOT_LONGER = "lookup returns no more than it is given"
@@ -28,66 +28,108 @@ VALID = "what lookup returns is valid for its group"
 GREATEST = "no hit that is valid for the group, and no longer than given, is longer"
 
 
-def _lookup(
-    at: Interpretation, given: Term, returned: Term, compared: Term, without: str = ""
-) -> Hypotheses:
-    """What the fixed point takes for granted of a group's lookup, or all of it but one.
+def _state(at: Interpretation, when: str = "") -> tuple[Term, Term, Term]:
+    """The candidate, how many lookups agree on it, and whose turn is next."""
+    candidate = at.integer(f"candidate{when}")
+    return candidate, at.integer(f"agreed{when}"), at.integer(f"turn{when}")
 
-    The last condition is about every hit; it is stated for the one it is ``compared`` with.
+
+def _holds(at: Interpretation, when: str = "") -> Formula:
+    """The invariant: the last lookups, as many as agree, find the candidate valid.
+
+    And no common hit is longer.
     """
-    valid = at.block_set("valid")
-    eligible = valid(compared) & (0 <= compared) & (compared <= given)
-    conditions: Hypotheses = (
-        (NOT_NEGATIVE, 0 <= returned),
-        (NOT_LONGER, returned <= given),
-        (VALID, valid(returned)),
-        (GREATEST, implies(eligible, compared <= returned)),
-    )
-    return tuple((why, holds) for why, holds in conditions if why != without)
+    (candidate, agreed, turn), number = _state(at, when), at.integer("num_groups")
+    groups, valid, other = at.groups(), at.block_sets("valid"), at.integer("other")
+    cap = at.integer("cap")
 
+    def agrees(index: Term, _: Group) -> Formula:
+        turns_ago = choose(index < turn, lambda: turn - index, lambda: turn - index + number)
+        return implies(turns_ago <= agreed, valid(index, candidate))
 
-def _common_hit(at: Interpretation) -> tuple[Term, Hypotheses]:
-    """Any hit that is valid for all groups."""
-    other, cap = at.integer("other"), at.integer("cap")
-    return other, (
-        ("a hit is not negative", 0 <= other),
-        ("lookup may serve the common hit", other <= cap),
-        ("a common hit is valid for the group", at.block_set("valid")(other)),
+    common = for_each(groups, lambda index, _: valid(index, other))
+    return (
+        ((0 <= candidate) & (candidate <= cap))
+        & ((0 <= agreed) & (agreed <= number))
+        & ((0 <= turn) & (turn < number))
+        & for_each(groups, agrees)
+        & implies(common & (0 <= other) & (other <= cap), other <= candidate)
     )
 
 
-@obligation(
-    "no_common_hit_is_longer_at_the_start",
-    "No hit that lookup may serve is longer than the first candidate, the cap.",
-)
-def _starts(at: Interpretation) -> Statement:
-    other, common = _common_hit(at)
-    return Statement(common, other <= at.integer("cap"))
+def _turn(at: Interpretation, without: str, restarts_at: int) -> Hypotheses:
+    """What one turn does, with all that is taken for granted of a lookup or all of it but one."""
+    given, agreed_before, turn = _state(at, "_before")
+    found, agreed, turn_then = _state(at)
+    at.groups()[turn]  # what is said of each group is said of this one
+    valid, other = at.block_sets("valid"), at.integer("other")
+    eligible = valid(turn, other) & (0 <= other) & (other <= given)
+    contract = (
+        (NOT_NEGATIVE, 0 <= found),
+        (NOT_LONGER, found <= given),
+        (VALID, valid(turn, found)),
+        (GREATEST, implies(eligible, other <= found)),
+    )
+    again = choose(found == given, lambda: agreed_before + 1, lambda: restarts_at)
+    following = choose(turn + 1 == at.integer("num_groups"), lambda: 0, lambda: turn + 1)
+    going = (agreed_before < at.integer("num_groups")) & (1 <= given)
+    return (
+        *((why, holds) for why, holds in contract if why != without),
+        ("the turns had not ended", going),
+        ("one more agrees, or this one alone", agreed == again),
+        ("the turn of the next group follows", turn_then == following),
+    )
 
 
-@obligation(
-    "no_lookup_skips_a_common_hit",
-    "A common hit that is no longer than the candidate is no longer than what a group's lookup "
-    "makes of it.",
-    not_the_greatest=("So it is when lookup returns any valid hit.", {"without": GREATEST}),
-)
-def _keeps(at: Interpretation, without: str = "") -> Statement:
-    other, common = _common_hit(at)
-    given, returned = at.integer("given"), at.integer("returned")
-    return Statement(
-        (
-            *common,
-            ("the common hit is no longer than the candidate so far", other <= given),
-            *_lookup(at, given, returned, other, without),
+def _always(at: Interpretation, without: str = "", restarts_at: int = 1) -> Statement:
+    step, number = at.integer("step"), at.integer("num_groups")
+    (candidate, agreed, turn), cap = _state(at), at.integer("cap")
+    turn_before = at.integer("turn_before")
+
+    def given() -> Hypotheses:
+        begins = (candidate == cap) & (agreed == 0) & (turn == 0)
+        return (
+            ("turns are counted from the start", 0 <= step),
+            ("a turn is that of some group", (0 <= turn_before) & (turn_before < number)),
+            ("at the start the candidate is the cap", implies(step == 0, begins)),
+            *((why, implies(1 <= step, h)) for why, h in _turn(at, without, restarts_at)),
+            ("it held a turn before", implies(1 <= step, _holds(at, "_before"))),
+        )
+
+    some = (("there is a group", 1 <= number), ("the cap is not negative", 0 <= cap))
+    return Statement(some, _holds(at), given)
+
+
+ALWAYS = Obligation(
+    "the_last_lookups_agree_on_the_candidate_after_each_turn",
+    "After each turn of the lookups of any number of groups, the candidate is valid for each group "
+    "whose lookup agrees on it, and no hit within the cap that is valid for all groups is longer. "
+    "Induction over the turns.",
+    _always,
+    (
+        *(
+            Mutant(
+                name, f"So it is without the condition that {why}.", partial(_always, without=why)
+            )
+            for name, why in (
+                ("lookup_lengthens", NOT_LONGER),
+                ("not_valid", VALID),
+                ("not_the_greatest", GREATEST),
+            )
         ),
-        other <= returned,
-    )
+        Mutant(
+            "counts_one_more",
+            "So it is if a lookup that shrinks the candidate counts twice.",
+            partial(_always, restarts_at=2),
+        ),
+    ),
+)
 
 
 @obligation(
-    "each_round_but_the_last_shrinks_the_candidate",
-    "A round that changes the candidate makes it shorter, and never negative. So the iteration "
-    "ends.",
+    "each_turn_brings_the_end_nearer",
+    "A turn shrinks the candidate, which is never negative, or leaves it and lets one more of the "
+    "groups agree. So the turns end.",
     lookup_lengthens=(
         "It does when lookup may return more than it is given, as with a Mamba group "
         "that is given a token more for EAGLE.",
@@ -98,60 +140,92 @@ def _keeps(at: Interpretation, without: str = "") -> Statement:
         {"without": NOT_NEGATIVE},
     ),
 )
-def _shrinks(at: Interpretation, without: str = "") -> Statement:
-    start, given = at.integer("start"), at.integer("given")
-    # Small models are of naturals, and this one must be able to go below.
-    end = at.integer("end_plus_one") - 1
-    bounds = ((NOT_NEGATIVE, 0 <= end), (NOT_LONGER, end <= given))
-    return Statement(
-        (
-            ("the lookups before the last did not lengthen the candidate", given <= start),
-            *((why, holds) for why, holds in bounds if why != without),
-            ("the round changed the candidate", end != start),
-        ),
-        (0 <= end) & (end < start),
-    )
-
-
-@obligation(
-    "the_last_round_ends_at_a_valid_hit",
-    "What a round leaves as it was is valid for each group. With the above it is the longest "
-    "common hit.",
-    not_valid=("It is when lookup may return a hit that is not valid.", {"without": VALID}),
-)
 def _ends(at: Interpretation, without: str = "") -> Statement:
-    start, end = at.integer("start"), at.integer("end")
-    given, returned = at.integer("given"), at.integer("returned")
+    given, agreed_before, _ = _state(at, "_before")
+    number, agreed = at.integer("num_groups"), at.integer("agreed")
+    # Small models are of naturals, and this one must be able to go below.
+    found = at.integer("found_plus_one") - 1
+    bounds = ((NOT_NEGATIVE, 0 <= found), (NOT_LONGER, found <= given))
+    again = choose(found == given, lambda: agreed_before + 1, lambda: 1)
     return Statement(
         (
-            (
-                "it is the first, or the lookups before it did not lengthen the candidate",
-                (returned == start) | (given <= start),
-            ),
-            ("nor do those after it", end <= returned),
-            *_lookup(at, given, returned, end, without),
-            ("the round left the candidate as it was", end == start),
+            *((why, holds) for why, holds in bounds if why != without),
+            ("not all agree yet", (0 <= agreed_before) & (agreed_before < number)),
+            ("one more agrees, or this one alone", agreed == again),
         ),
-        at.block_set("valid")(end),
+        (0 <= found)
+        & (agreed <= number)
+        & ((found < given) | ((found == given) & (agreed_before < agreed))),
     )
 
 
-@obligation(
-    "lookups_are_monotone",
-    "Given a longer candidate, lookup returns no shorter hit. This follows, so it is no further "
-    "condition.",
+class _One(Family):
+    """One of the groups, with its index."""
+
+    def __init__(self, groups: Any, index: Term) -> None:
+        self._index, self._group = index, groups[index]
+
+    def for_each(self, holds: Callable[[Term, Group], Formula]) -> Formula:
+        """What holds of it."""
+        return holds(self._index, self._group)
+
+
+def _is_valid(at: Interpretation, length: Term, groups: Any) -> Formula:
+    """Whether a hit is valid for some of the groups, whatever decides on it in each."""
+    told = at.integer("alignment"), length, at.integer("cap"), at.integer("horizon")
+    return hits.valid_hit(groups, *told, at.block_sets("cached"), any_valid)
+
+
+def _have_ended(at: Interpretation, early: bool = False) -> Hypotheses:
+    candidate, agreed, _ = _state(at)
+    number, cap = at.integer("num_groups"), at.integer("cap")
+    at.groups()[0]  # what is said of each group is said of this one
+    all_agree = number <= agreed + early
+    return (
+        ("there is a group", 1 <= number),
+        ("the cap is not negative", 0 <= cap),
+        on_edges(at),
+        ("all groups agree, or nothing is left", all_agree | (candidate == 0)),
+    )
+
+
+def _is_common(at: Interpretation, early: bool = False) -> Statement:
+    candidate, other, cap = at.integer("candidate"), at.integer("other"), at.integer("cap")
+    groups, within = at.groups(), (0 <= other) & (other <= cap)
+    valid, other_is_valid = (_is_valid(at, length, groups) for length in (candidate, other))
+
+    def alone(index: Term, length: Term) -> Formula:
+        return _is_valid(at, length, _One(groups, index))
+
+    return Statement(
+        _have_ended(at, early),
+        valid & (candidate <= cap) & implies(other_is_valid & within, other <= candidate),
+        lambda: (taken(at, ALWAYS, valid=alone),),
+    )
+
+
+COMMON = Obligation(
+    "the_turns_end_with_a_valid_hit_and_none_is_longer",
+    "When all groups agree, or nothing is left, the candidate is a hit that is valid for any "
+    "number of groups together, and none within the cap is longer.",
+    _is_common,
+    (Mutant("one_early", "So it is when all but one agree.", partial(_is_common, early=True)),),
 )
-def _monotone(at: Interpretation) -> Statement:
-    given, returned = at.integer("given"), at.integer("returned")
-    longer, returned_then = at.integer("longer"), at.integer("returned_then")
-    return Statement(
-        (
-            *_lookup(at, given, returned, returned_then),
-            *_lookup(at, longer, returned_then, returned),
-            ("the other candidate is at least as long", given <= longer),
-        ),
-        returned <= returned_then,
-    )
+
+
+def _is_longest(at: Interpretation) -> Statement:
+    candidate = at.compared("candidate")
+    told = at.groups(), at.integer("alignment"), at.integer("cap"), at.integer("horizon")
+    hit = hits.longest_valid_hit(*told, at.block_sets("cached"), any_valid)
+    return Statement(_have_ended(at), candidate == hit, lambda: (taken(at, COMMON, other=hit),))
+
+
+LONGEST = Obligation(
+    "the_turns_end_with_what_lookup_must_return",
+    "So the turns end with the longest hit that is valid for all groups.",
+    _is_longest,
+    interpretation=Opaque,
+)
 
 
 @obligation(
@@ -188,14 +262,13 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
         *several.VALIDITY,
         *several.soundness(),
         *_candidate_only_caps,
-        *_ends,
+        ALWAYS,
+        COMMON,
     ),
     "common_hit_is_the_longest": (
         *several.LONGEST,
-        *_starts,
-        *_keeps,
-        *_shrinks,
-        *_monotone,
+        *chain(LONGEST),
+        *_ends,
         *releases.no_margin(),
     ),
 }

@@ -255,7 +255,7 @@ def _read_is_cached(at: Interpretation, kind: GroupKind) -> Statement:
     )
 
 
-def _any_valid(
+def any_valid(
     shape: BlockGeometry,
     boundary: Term,
     cap: Term,
@@ -269,7 +269,7 @@ def _any_valid(
 def _lookup(at: Interpretation) -> tuple[Term, Callable[[Term], Formula]]:
     """The hit that lookup must return, and whether it may return a length."""
     told = at.groups(), at.integer("alignment")
-    asked = at.integer("cap"), at.integer("horizon"), at.block_sets("cached"), _any_valid
+    asked = at.integer("cap"), at.integer("horizon"), at.block_sets("cached"), any_valid
     hit = hits.longest_valid_hit(*told, *asked)
     return hit, lambda length: hits.valid_hit(*told, length, *asked)
 
