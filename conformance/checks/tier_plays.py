@@ -123,13 +123,13 @@ def due_chunks(looked_up: LookedUp, final: int, ends: Container[int]) -> set[int
     return due
 
 
-def left_out(looked_up: LookedUp, chunk: int, end: int = 0) -> Defect:
+def left_out(looked_up: LookedUp, chunk: int, end: int = 0, tier: str = OFFLOADING) -> Defect:
     """The defect of a chunk that is not stored; a hit may require it that ends at ``end``."""
     boundary = int(next_boundary(looked_up.shape, chunk))
     if not in_required_run(looked_up.shape, chunk, boundary):
         boundary = end
     role = ROLES[block_role(looked_up, chunk, boundary)]
-    return Defect.of(Code.TIER_BLOCK_LEFT_OUT, block=role, mask=STORE, tier=OFFLOADING)
+    return Defect.of(Code.TIER_BLOCK_LEFT_OUT, block=role, mask=STORE, tier=tier)
 
 
 def _loaded(plays: TierPlays, layout: Layout, local: int, length: int) -> Case:

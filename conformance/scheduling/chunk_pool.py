@@ -14,7 +14,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.scheduling.transfers import CONNECTOR
-from hitproof.conformance.subject.schedulers import ChunkKey, PoolCall
+from hitproof.conformance.subject.schedulers import ChunkKey, PoolCall, PoolState
 
 
 def violation(code: Code, how: str, spec: str, actual: str) -> Violation:
@@ -22,10 +22,18 @@ def violation(code: Code, how: str, spec: str, actual: str) -> Violation:
     return Violation.of(CONNECTOR, Defect.of(code, how=how), spec, actual)
 
 
-def held(number: int) -> Violation:
-    """Of a pool that still holds so many places when all has ended."""
-    spec = "nothing in host memory is in use when all requests have ended"
-    return violation(Code.TIER_ROOM_LOST, "held", spec, f"{number} places are")
+def left(state: PoolState) -> Iterator[Violation]:
+    """What a connector that keeps what is computed still holds when all requests have ended."""
+    if state.in_use:
+        spec = "nothing in host memory is in use when all requests have ended"
+        yield violation(Code.TIER_ROOM_LOST, "held", spec, f"{state.in_use} places are")
+    if state.remembered:
+        yield Violation.of(
+            CONNECTOR,
+            Defect(Code.TIER_REMEMBERS_REQUEST),
+            "a connector keeps no books of requests that have ended",
+            f"it has those of {', '.join(sorted(state.remembered))}",
+        )
 
 
 @dataclass

@@ -72,13 +72,13 @@ class Offloading(ConnectorTransfers):
         self._naming = names
         self._layout: Layout | None = None
         self._tier = OFFLOADING if connector.chunk else "blocks"
-        if connector.chunk:
+        if connector.offloads:
             self._layout = Layout(
                 engine.groups,
                 engine.max_model_len,
                 engine.use_eagle,
                 engine.hash_block_size,
-                blocks_per_chunk=connector.chunk,
+                blocks_per_chunk=connector.chunk or 1,
             )
         fine = is_fine_grained(engine.groups, engine.hash_block_size)
         self._fine = fine and connector.chunk == 1
@@ -215,7 +215,7 @@ class Offloading(ConnectorTransfers):
                 size = self._engine.alignment
                 is_later = due % size and due // size > whole // size
                 where = "later-block" if is_later else None
-                if self._layout is None and self._is_near_start(due - answer.local):
+                if not self._connector.chunk and self._is_near_start(due - answer.local):
                     where = "near-start"
                 defect = Defect.of(Code.TIER_HIT_TOO_SHORT, tier=self._tier, ends=where)
                 yield Violation.of(
@@ -244,7 +244,8 @@ class Offloading(ConnectorTransfers):
     ) -> tuple[int, int]:
         """The longest hit of what is stored, or local, and that of whole chunks alone."""
         due = whole = local
-        if self._layout is not None:
+        if self._connector.chunk:
+            assert self._layout is not None
             there = {
                 (number, chunk)
                 for number, looked_up in enumerate(self._layout.looked_up)
@@ -274,13 +275,13 @@ class Offloading(ConnectorTransfers):
 
     def left_out(self, lives: Mapping[str, Life], stored: Cached) -> Iterator[Violation]:
         """See `ConnectorTransfers`."""
-        if self._layout is None or not self._keeps_all:
+        if self._layout is None or self._connector.lazy or not self._keeps_all:
             return
         for name, life in lives.items():
             if life.ended != "finished" or name in self._begun_before:
                 continue
             tokens = prompt = len(self._arrivals[name].prompt)
-            if self._connector.outputs:
+            if self._connector.outputs or not self._connector.chunk:
                 tokens += len(life.delivered) - 1
             final = int(final_tokens(tokens, max(1, self._engine.num_prefill_lookahead)))
             # Of what is sampled no state is promised.
@@ -299,7 +300,7 @@ class Offloading(ConnectorTransfers):
                 for chunk in sorted(due):
                     key = self._naming.name(name, (chunk + 1) * size)
                     if chunk >= first and any((g, key) not in stored for g in looked_up.group_ids):
-                        defect = left_out(looked_up, chunk, last)
+                        defect = left_out(looked_up, chunk, last, self._tier)
                         yield Violation.of(
                             CONNECTOR,
                             defect,

@@ -970,8 +970,8 @@ class _Player:
             offloaded = self._named(pool.offloaded)
             for wrong in self._transfers.left_out(self.outcome.lives, offloaded):
                 self._add(wrong)
-        if pool.in_use:
-            self._add(chunk_pool.held(pool.in_use))
+        for wrong in chunk_pool.left(pool):
+            self._add(wrong)
         held = pool.held
         if held:
             self._add(

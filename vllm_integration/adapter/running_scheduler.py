@@ -497,11 +497,11 @@ class VllmScheduler:
         if self._host is None:
             requests = attribute(self.scheduler, ENCODED).cached
             encoded = frozenset(name for name, users in requests.items() if users)
-            connector = self._connector
-            offloaded, in_use = (
-                ({}, 0) if connector is None else (connector.cached(), connector.in_use)
-            )
-            return PoolState(cached, free, held, None, encoded, offloaded, in_use)
+            state, of = PoolState(cached, free, held, None, encoded), self._connector
+            if of is None:
+                return state
+            kept, used, names = of.cached(), of.in_use, of.remembered
+            return replace(state, offloaded=kept, in_use=used, remembered=names)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, free, held, self._host.state())
 
