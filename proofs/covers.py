@@ -51,7 +51,7 @@ COVERS: dict[str, str] = {
     "only with its entry, an entry holds just the hash units that it vouches for, and on block "
     "edges such hits are the aligned ones; with a lookahead of 0 or 1 hash unit. That lookup "
     "returns the longest is the theorem on lookup, which holds for any set of cached blocks, hash "
-    "units among them. Which layouts have such hits is tested only.",
+    "units among them. For any number of groups: which layouts have such hits, and where hits end.",
     "retention_keeps_only_promised_blocks": "For one group of any kind: each kept block is needed "
     "by a promised hit, and is in the dense mask. What follow-up turns excuse is needed by a hit "
     "that their output can complete.",

@@ -8,18 +8,20 @@ for any set of cached blocks, and the held hash units are one.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hitproof.proofs.cases import CASES, FULL, MAMBA, case_name, holds_token
+from hitproof.proofs.cases import CASES, FULL, MAMBA, case_name, holds_token, obligation
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.proofs.several import alike, some_group, taking_part
 from hitproof.spec import hits
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.releases import fine
-from hitproof.spec.releases.fine import FineTail
+from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import Formula, Term, for_all, implies, is_multiple, not_
+from hitproof.spec.terms import Formula, Term, for_all, for_each, implies, is_multiple, not_
 
 _FINE_CASES = tuple((kind, n) for kind, n in CASES if kind in fine.FINE_KINDS)
 
@@ -111,6 +113,90 @@ def _hit_has_its_entry(
             ("no entry vouches for it", for_all(0, horizon, is_absent)),
         ),
         not_(hits.valid_boundary(group, length, cap, horizon, held)),
+    )
+
+
+@obligation(
+    "hits_end_inside_blocks_only_if_each_group_can",
+    "Hits end on hash units only if each of any number of groups that take part has such hits, or "
+    "blocks of one hash unit, and some Mamba group has larger blocks.",
+)
+def _only_if_all_can(at: Interpretation) -> Statement:
+    groups, _, group, hypotheses = taking_part(at)
+    unit = at.integer("hash_block_size")
+    can = (group.kind == FULL) | (group.kind == MAMBA) | (group.block_size == unit)
+    none_large = for_each(groups, lambda _, each: not_(_is_large_state(each, unit)))
+    fine_grained = fine.is_fine_grained(groups, unit)
+    return Statement(hypotheses, implies(fine_grained, can & not_(none_large)))
+
+
+@obligation(
+    "hits_end_inside_blocks_if_each_group_can",
+    "They do if each group can, and some Mamba group that takes part has blocks of more than a "
+    "hash unit.",
+)
+def _if_all_can(at: Interpretation) -> Statement:
+    groups, _, group, hypotheses = taking_part(at)
+    unit = at.integer("hash_block_size")
+
+    def can(_: Term, each: Group) -> Formula:
+        kept = (each.kind == FULL) | (each.kind == MAMBA) | (each.block_size == unit)
+        return not_(each.prefix_cacheable) | kept
+
+    return Statement(
+        (
+            *hypotheses,
+            ("it is of states that are larger", _is_large_state(group, unit)),
+            ("each group can", for_each(groups, can)),
+        ),
+        fine.is_fine_grained(groups, unit),
+    )
+
+
+def _is_large_state(group: Group, unit: Term) -> Formula:
+    return group.prefix_cacheable & (group.kind == MAMBA) & (unit < group.block_size)
+
+
+@obligation(
+    "fine_hits_end_on_hash_units",
+    "Where any number of groups have them, hits end on hash units if the release has such hits; "
+    "otherwise on the least common block edges.",
+    [(policy,) for policy in HitGranularity],
+)
+def _ends(at: Interpretation, kind: HitGranularity) -> Statement:
+    other, unit = at.compared("other"), at.integer("hash_block_size")
+    groups, _, group, hypotheses = taking_part(at)
+    fine_grained = fine.is_fine_grained(groups, unit) if kind is HitGranularity.FINE else False
+    on_edges = for_each(
+        groups,
+        lambda _, each: not_(each.prefix_cacheable) | is_multiple(other, each.block_size),
+    )
+    ends = fine.hit_alignment(groups, unit, kind)
+    aligned = (1 <= ends) & (ends <= other) & is_multiple(ends, group.block_size)
+    return Statement(
+        (
+            *hypotheses,
+            ("a length is positive", 1 <= other),
+            ("it ends on a block edge in each group", on_edges),
+        ),
+        (fine_grained & (ends == unit)) | (not_(fine_grained) & aligned),
+    )
+
+
+@obligation(
+    "at_hash_units_only_blocks_are_others",
+    "On hash units, a group is as before but for its blocks, which are hash units.",
+    blocks_stay=("Its blocks are as before, too.", {"stay": True}),
+)
+def _on_hash_units(at: Interpretation, stay: bool = False) -> Statement:
+    groups, (index, exists) = at.groups(), some_group(at)
+    group, unit = groups[index], at.integer("less_than_hash_block_size") + 1
+    then = fine.at_hash_units(group, unit)
+    size = group.block_size if stay else unit
+    same = alike(replace(then, block_size=group.block_size), group)
+    return Statement(
+        (*exists, ("a hash unit has a token", 1 <= unit)),
+        (then.block_size == size) & same & (then.eagle == group.eagle),
     )
 
 
@@ -302,6 +388,13 @@ def tails() -> Iterable[Obligation]:
 
 
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
-    "fine_grained_hit_is_vouched_for": (*_vouched_for(), *_on_block_edges())
+    "fine_grained_hit_is_vouched_for": (
+        *_only_if_all_can,
+        *_if_all_can,
+        *_ends,
+        *_on_hash_units,
+        *_vouched_for(),
+        *_on_block_edges(),
+    )
 }
 """The obligations of the claim on hits inside blocks, by its name."""

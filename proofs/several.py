@@ -31,7 +31,7 @@ def on_edges(at: Interpretation) -> tuple[str, Formula]:
     return "the alignment is some tokens, whole blocks in each group", (1 <= alignment) & edge
 
 
-def _taking_part(at: Interpretation) -> tuple[Any, Term, Group, Hypotheses]:
+def taking_part(at: Interpretation) -> tuple[Any, Term, Group, Hypotheses]:
     """All groups, and any one of them that takes part in prefix caching."""
     groups, (index, exists) = at.groups(), some_group(at)
     group = groups[index]
@@ -46,7 +46,7 @@ def _taking_part(at: Interpretation) -> tuple[Any, Term, Group, Hypotheses]:
 def _aligned(at: Interpretation) -> Statement:
     """The alignment is a block edge of the group, and no common block edge is less."""
     other = at.compared("other")
-    groups, _, group, hypotheses = _taking_part(at)
+    groups, _, group, hypotheses = taking_part(at)
 
     def ends_on_an_edge(_: Term, each: Group) -> Formula:
         edge = other // each.block_size * each.block_size == other
@@ -95,7 +95,8 @@ def _geometry(at: Interpretation, states_look_ahead: bool = False) -> Statement:
     )
 
 
-def _alike(group: Group, other: Group) -> Formula:
+def alike(group: Group, other: Group) -> Formula:
+    """Whether two groups differ in the flag at most."""
     same: Formula = True
     for name in ("kind", "block_size", "window", "chunk", "prefix_cacheable", "prefill_lookahead"):
         same &= getattr(group, name) == getattr(other, name)
@@ -119,7 +120,7 @@ def _flag_is_shared(at: Interpretation) -> Statement:
             *other_exists,
             ("EAGLE is on", use_eagle),
             ("the other one is flagged", groups[other].eagle),
-            ("the two are alike", _alike(groups[index], groups[other])),
+            ("the two are alike", alike(groups[index], groups[other])),
         ),
         shared[index].eagle,
     )
@@ -134,7 +135,7 @@ def _no_flag_is_shared(at: Interpretation) -> Statement:
     groups, (index, exists) = at.groups(), some_group(at)
     other, other_exists = some_group(at, "other")
     shared = spec.share_eagle(groups, 1 <= at.integer("use_eagle"))
-    none_alike = for_each(groups, lambda _, each: not_(each.eagle & _alike(groups[index], each)))
+    none_alike = for_each(groups, lambda _, each: not_(each.eagle & alike(groups[index], each)))
     return Statement(
         (
             *exists,
@@ -161,7 +162,7 @@ def _all_drop(at: Interpretation, none: bool = True) -> Statement:
     group, then = groups[index], shared[index]
     return Statement(
         (*exists, *((("no group is flagged", none_flagged),) if none else ())),
-        (then.eagle == use_eagle) & _alike(group, then),
+        (then.eagle == use_eagle) & alike(group, then),
     )
 
 
@@ -195,7 +196,7 @@ def _hit(at: Interpretation, length: Term) -> tuple[Formula, Callable[[Term, Gro
 def _served_by_each(at: Interpretation) -> Statement:
     """A valid hit is aligned, and each group that takes part can serve it."""
     length, alignment = at.integer("length"), at.integer("alignment")
-    _, index, group, hypotheses = _taking_part(at)
+    _, index, group, hypotheses = taking_part(at)
     valid, serves = _hit(at, length)
     not_empty = ("the hit is not empty", length != 0)
     return Statement(
@@ -231,7 +232,7 @@ def _read_is_cached(at: Interpretation, kind: GroupKind) -> Statement:
     """What attention reads before a valid hit is cached, in each group that takes part."""
     length, block, token = (at.integer(n) for n in ("length", "block", "token"))
     query, boundary = at.integer("query"), at.integer("boundary")
-    _, index, group, exists = _taking_part(at)
+    _, index, group, exists = taking_part(at)
     valid, _ = _hit(at, length)
     size, cached = group.block_size, at.block_sets("cached")
     sliding, chunked = kind is GroupKind.SLIDING_WINDOW, kind is GroupKind.CHUNKED_LOCAL

@@ -24,7 +24,20 @@ from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary, resend_cap
-from hitproof.spec.terms import Formula, Term, Tokens, executable, for_all, min, not_, tested
+from hitproof.spec.terms import (
+    Formula,
+    Items,
+    Term,
+    Tokens,
+    choose,
+    executable,
+    for_all,
+    for_each,
+    for_some,
+    min,
+    not_,
+    tested,
+)
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
 """The kinds whose blocks can be registered under a prefix that ends inside them. vLLM:
@@ -55,41 +68,44 @@ class FineTail(StrEnum):
     """For that of a resend of the prompt, from which an extension can continue as well."""
 
 
-@executable
-def is_fine_grained(groups: Sequence[Group], hash_block_size: int) -> bool:
+def is_fine_grained(groups: Items[Group], hash_block_size: Tokens) -> bool:
     """Whether hits may end inside blocks.
 
     They may when some Mamba block is larger than a hash unit and every other group is of
     `FINE_KINDS` or has blocks of one hash unit. Groups that opt out of prefix caching do not
     matter. vLLM: ``partial_hash_hits_enabled``, for Mamba groups in align mode.
     """
-    taking_part = [group for group in groups if group.prefix_cacheable]
-    return any(
-        group.kind is GroupKind.MAMBA and group.block_size > hash_block_size
-        for group in taking_part
-    ) and all(
-        group.kind in FINE_KINDS or group.block_size == hash_block_size for group in taking_part
-    )
+
+    def is_large_state(_: Term, group: Group) -> Formula:
+        is_state = group.prefix_cacheable & (group.kind == GroupKind.MAMBA)
+        return is_state & (hash_block_size < group.block_size)
+
+    def fits(_: Term, group: Group) -> Formula:
+        fine: Formula = False
+        for kind in FINE_KINDS:
+            fine = fine | (group.kind == kind)
+        return not_(group.prefix_cacheable) | fine | (group.block_size == hash_block_size)
+
+    holds: bool = for_some(groups, is_large_state) & for_each(groups, fits)
+    return holds
 
 
-@executable
-def hit_alignment(groups: Sequence[Group], hash_block_size: int, policy: HitGranularity) -> int:
+def hit_alignment(groups: Items[Group], hash_block_size: Tokens, policy: HitGranularity) -> int:
     """The number of tokens that hits are multiples of. vLLM: ``_cache_hit_alignment_tokens``.
 
-    Raises `ConfigurationError` when a block is not a whole number of hash units.
+    Blocks of groups that take part are some hash units each.
     """
-    for group in groups:
-        if group.prefix_cacheable and group.block_size % hash_block_size:
-            raise ConfigurationError(
-                f"a block size ({group.block_size} tokens) must be a multiple of the hash block "
-                f"size ({hash_block_size} tokens)"
-            )
-    fine = policy is HitGranularity.FINE and is_fine_grained(groups, hash_block_size)
-    return hash_block_size if fine else alignment(groups)
+    if policy is not HitGranularity.FINE:
+        return alignment(groups)
+    ends: int = choose(
+        is_fine_grained(groups, hash_block_size),
+        lambda: hash_block_size,
+        lambda: alignment(groups),
+    )
+    return ends
 
 
-@executable
-def at_hash_units(group: Group, hash_block_size: int) -> Group:
+def at_hash_units(group: Group, hash_block_size: Tokens) -> Group:
     """The group as fine-grained lookup treats it: its blocks are hash units."""
     return replace(group, block_size=hash_block_size)
 

@@ -144,8 +144,6 @@ def test_hits_end_on_hash_blocks_or_on_block_edges() -> None:
     assert hit_alignment(groups, 2, HitGranularity.FINE) == 2
     assert hit_alignment(groups, 2, HitGranularity.ALIGNED) == 12
     assert hit_alignment(groups[:1], 2, HitGranularity.FINE) == 4
-    with pytest.raises(ConfigurationError, match="multiple of the hash block"):
-        hit_alignment(groups, 4, HitGranularity.FINE)
     with pytest.raises(ConfigurationError, match="ask for aligned hits"):
         longest_fine_hit(groups[:1], 2, 8, 8, lambda *_: True)
 
