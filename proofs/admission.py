@@ -101,7 +101,7 @@ def _spans(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
         (
             *sizes,
             ("positions are counted from 0", 0 <= start),
-            ("a step computes up to so many tokens", (start < end) & (end <= start + step)),
+            ("a step computes at most step tokens", (start < end) & (end <= start + step)),
         ),
         end - first <= most,
     )
@@ -134,8 +134,8 @@ _ON_EDGE = Obligation(
 def _at_once(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
     """A step reads and writes no more blocks of a group than the bound.
 
-    Several MTP modules compute tokens again, but in no group with chunks. ``fewer``: so many less
-    than the bound, for windows in sizes for which a bound on one token more would be another one.
+    Several MTP modules compute tokens again, but in no group with chunks. ``fewer`` is subtracted
+    from the bound, for windows of sizes for which a bound on one token more would differ.
     """
     start, end, step, num_tokens, modules = (
         at.integer(name) for name in ("start", "end", "step", "num_tokens", "modules")
@@ -160,7 +160,7 @@ def _at_once(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
             ("there is a module, or none", 1 <= modules),
             ("positions are counted from 0", 0 <= start),
             ("the step ends within the request", (start < end) & (end <= num_tokens)),
-            ("it computes so many tokens, and some again", end <= start + step + again),
+            ("it computes at most step tokens, and some again", end <= start + step + again),
             *where,
             # Both follow, and name products that the proof needs.
             ("the first token is before the second block", first < (first_block + 1) * size),
@@ -172,7 +172,7 @@ def _at_once(at: Interpretation, kind: GroupKind, fewer: int = 0) -> Statement:
 
 @obligation(
     "states_at_once",
-    "A step holds no more states than the bound says: the one that it starts from, the one that "
+    "A step holds no more states than the bound: the one that it starts from, the one that "
     "it ends in, those of drafts and those that it exports.",
 )
 def _states(at: Interpretation) -> Statement:

@@ -92,7 +92,7 @@ def _required_is_read(at: Interpretation, kind: GroupKind) -> Statement:
     query_within_the_hit=("So it is by the query two tokens before that.", {"later": -2}),
 )
 def _first_query_suffices(at: Interpretation, kind: GroupKind, later: int = 0) -> Statement:
-    """``later``: so many tokens after the first query is the one that reads the token."""
+    """``later``: how many tokens after the first query the reading query is."""
     first, query, token = at.integer("length"), at.integer("query"), at.integer("token")
     *_, attends, sizes = _attending_group(at, kind)
     return Statement(
@@ -124,7 +124,7 @@ def _never_ahead(at: Interpretation, kind: GroupKind) -> Statement:
     next_token=("So it does the next.", {"ahead": 1}),
 )
 def _reads_itself(at: Interpretation, kind: GroupKind, ahead: int = 0) -> Statement:
-    """``ahead``: it reads the token so many after its own."""
+    """``ahead``: how many tokens after its own it reads."""
     query = at.integer("query")
     *_, attends, sizes = _attending_group(at, kind)
     return Statement(sizes, attends(query, query + ahead))

@@ -73,7 +73,7 @@ def _any_group(
 
 
 def holds_token(block: Term, token: Term, block_size: Term) -> Formula:
-    """Whether the block is the one that holds the token."""
+    """Whether the block holds the token."""
     return (block * block_size <= token) & (token < (block + 1) * block_size)
 
 

@@ -19,7 +19,7 @@ from hitproof.spec.terms import Formula, Term, for_each, for_some, is_multiple, 
 def _load_completes(
     at: Interpretation, kind: GroupKind, lookahead: int, late: int = 0
 ) -> Statement:
-    """``late``: the load starts so many blocks after what the local prefix needs."""
+    """``late``: how many blocks past the local prefix's need the load starts."""
     boundary, end = at.integer("boundary"), at.integer("end")
     cap, horizon = at.integer("cap"), at.integer("horizon")
     group, sizes = any_group(at, kind, lookahead)

@@ -5,11 +5,11 @@ as much as is said here.
 """
 
 COVERS: dict[str, str] = {
-    "hit_has_every_block_attention_reads": "For one group of any kind: the required run is just "
+    "hit_has_every_block_attention_reads": "For one group of any kind: the required run is exactly "
     "the blocks that some later query reads, or the state that it resumes from. Not the served "
     "block table, which is checked on real code.",
     "eagle_needs_tail_plus_one": "For one group of any kind: how many contiguous blocks are "
-    "needed, with and without the lookahead block; and who drops one, among any number of groups.",
+    "needed, with and without the lookahead block; and which of any number of groups drop one.",
     "lookup_returns_longest_valid_hit": "For one group of any kind: what makes a hit valid, that "
     "the longest is one, and that a scan from above, as the reference has it, ends there.",
     "common_hit_is_valid_for_every_group": "For any number of groups of any kinds and sizes: "
@@ -28,9 +28,9 @@ COVERS: dict[str, str] = {
     "group of any kind: a hit is a local prefix. That the longest one is returned follows from the "
     "theorem on lookup, with Mamba left out.",
     "mask_keeps_every_reachable_block": "For one group of any kind: each reachable block is in the "
-    "mask, in what a connector stores, and due once its run is final.",
+    "mask, in what a connector stores, and must be registered once its run is final.",
     "mask_keeps_only_reachable_blocks": "For one group of any kind: no other block is in the mask, "
-    "in what a connector stores, or due.",
+    "in what a connector stores, or must be registered.",
     "retention_keeps_resends_and_extensions": "For one group of any kind: the boundary of a resend "
     "and of an extension is their longest hit, on whole blocks and on hash blocks, and its run is "
     "kept.",
@@ -48,7 +48,7 @@ COVERS: dict[str, str] = {
     "until another request computes evicted blocks of its run anew without keeping them. Between "
     "promised boundaries dense caching may hit more.",
     "fine_grained_hit_is_vouched_for": "For one group, full attention or Mamba: a hit is served "
-    "only with its entry, an entry holds just the hash units that it vouches for, and on block "
+    "only with its entry, an entry holds exactly the hash units that it backs, and on block "
     "edges such hits are the aligned ones; with a lookahead of 0 or 1 hash unit. That lookup "
     "returns the longest is the theorem on lookup, which holds for any set of cached blocks, hash "
     "units among them. For any number of groups: which layouts have such hits, and where hits end.",
@@ -56,7 +56,7 @@ COVERS: dict[str, str] = {
     "by a promised hit, and is in the dense mask. What follow-up turns excuse is needed by a hit "
     "that their output can complete.",
     "reused_content_is_determined_by_the_hit": "For chained hashes that are taken to be injective: "
-    "equal hashes are equal tokens, and what they vouch for in target and draft layers.",
+    "equal hashes are equal tokens, and what they determine in target and draft layers.",
     "block_in_use_is_never_evicted": "For any block of a pool of any size, after each operation.",
     "free_count_is_free_queue_length": "For any block of a pool of any size, after each operation, "
     "and for the count of free blocks by induction over them.",

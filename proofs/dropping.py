@@ -103,20 +103,20 @@ def _unflagged_may_keep(at: Interpretation) -> Statement:
 
 @obligation(
     "sharing_twice_is_sharing_once",
-    "Who drops a block stays the same when those that do are taken for the flagged ones.",
+    "The groups that drop a block stay the same when exactly these are flagged.",
 )
 def _twice_is_once(at: Interpretation) -> Statement:
     hypotheses = _some_group(at)
     use_eagle, groups = _use_eagle(at), at.integer("groups")
     flagged, alike, dropping = (at.block_set(n) for n in ("flagged", "alike", "dropping"))
     once = _drops(at, use_eagle, flagged)
-    nobody = _nobody(at, flagged)
+    none_flagged = _nobody(at, flagged)
 
     def same(group: Term) -> Formula:
         return implies(alike(group), dropping(group) == once)
 
     def stays(group: Term) -> Formula:
-        flag_is_kept = drops_block(use_eagle, flagged(group), nobody)
+        flag_is_kept = drops_block(use_eagle, flagged(group), none_flagged)
         return implies(flagged(group), dropping(group) == flag_is_kept)
 
     return Statement(
@@ -136,4 +136,4 @@ OBLIGATIONS = (
     *_unflagged_may_keep,
     *_twice_is_once,
 )
-"""That the flags say who drops a block, and that sharing them twice changes nothing."""
+"""The flags decide which groups drop a block, and sharing them twice changes nothing."""

@@ -26,11 +26,11 @@ from hitproof.spec.terms import Formula, Term, for_all, for_each, implies, is_mu
 _FINE_CASES = tuple((kind, n) for kind, n in CASES if kind in fine.FINE_KINDS)
 
 
-# --- which entries vouch for a hit ---------------------------------------------------------
+# --- which entries back a hit --------------------------------------------------------------
 
 
 def _unit(at: Interpretation) -> tuple[Term, Term, Callable[..., Formula], Hypotheses]:
-    """Any hash unit, the size of its block, and which entries vouch for it."""
+    """Any hash unit, the size of its block, and which entries back it."""
     unit, units, block = at.integer("unit"), at.integer("units"), at.integer("block")
     hypotheses = (
         ("a block is at least one hash unit", 1 <= units),
@@ -54,7 +54,7 @@ def _no_entry_no_hold(at: Interpretation, kind: GroupKind) -> Statement:
         return implies(vouches(kind, entry), not_(entries(entry)))
 
     return Statement(
-        (*hypotheses, ("no entry vouches for it", for_all(0, reach, is_absent))),
+        (*hypotheses, ("no entry backs it", for_all(0, reach, is_absent))),
         not_(fine.is_held(kind, unit, units, reach, entries)),
     )
 
@@ -65,9 +65,9 @@ def _entry_holds(at: Interpretation, kind: GroupKind) -> Statement:
     return Statement(
         (
             *hypotheses,
-            ("the entry vouches for the unit", vouches(kind, entry)),
+            ("the entry backs the unit", vouches(kind, entry)),
             ("it is cached", entries(entry)),
-            ("the lookup may peek as far", entry < reach),
+            ("the lookup may peek that far", entry < reach),
         ),
         fine.is_held(kind, unit, units, reach, entries),
     )
@@ -90,7 +90,7 @@ def _more_entries_hold(at: Interpretation, kind: GroupKind) -> Statement:
 def _hit_has_its_entry(
     at: Interpretation, kind: GroupKind, lookahead: int, shorter: int = 0
 ) -> Statement:
-    """``shorter``: the hit ends so many hash units before the end of its last one."""
+    """``shorter``: how many hash units before the end of its last one the hit ends."""
     unit, units, vouches, hypotheses = _unit(at)
     entries, held = at.block_set("entries"), at.block_set("held")
     cap, horizon = at.integer("cap"), at.integer("horizon")
@@ -107,10 +107,10 @@ def _hit_has_its_entry(
             ("the hit is not empty", 1 <= length),
             ("a lookup peeks past the cap at most", cap <= horizon),
             (
-                "its last unit is held if and only if an entry vouches for it",
+                "its last unit is held if and only if an entry backs it",
                 held(unit) == fine.is_held(kind, unit, units, reach, entries),
             ),
-            ("no entry vouches for it", for_all(0, horizon, is_absent)),
+            ("no entry backs it", for_all(0, horizon, is_absent)),
         ),
         not_(hits.valid_boundary(group, length, cap, horizon, held)),
     )
@@ -230,7 +230,7 @@ def _vouched_for() -> Iterable[Obligation]:
             (
                 Mutant(
                     "one_unit_further",
-                    "Only when an entry is cached that vouches for the hash unit past it.",
+                    "Only when an entry is cached that backs the hash unit past it.",
                     partial(state, shorter=1 + lookahead),
                 ),
             ),

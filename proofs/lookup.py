@@ -100,7 +100,7 @@ def _valid_is_complete(
 
 @obligation(
     "reach_in_blocks_is_reach_in_tokens",
-    "With cap and lookahead horizon rounded down to blocks, lookup may serve just the hits that "
+    "With cap and lookahead horizon rounded down to blocks, lookup may serve exactly the hits that "
     "end within the cap and whose lookahead block ends within the horizon.",
     CASES,
     rounded_up=("So it may with both rounded up.", {"rounded_up": True}),

@@ -139,7 +139,7 @@ def _mask_keeps_every_reachable_block() -> Iterable[Obligation]:
         )
         yield Obligation(
             case_name("final_run_is_due", kind, lookahead),
-            "Each block in the required run of some boundary is due once all of the run is final.",
+            "Each block in a required run must be registered once all of the run is final.",
             partial(_served_is_due, kind=kind, lookahead=lookahead),
         )
 
@@ -167,7 +167,7 @@ def _due_is_served(at: Interpretation, kind: GroupKind, lookahead: int) -> State
     group, sizes = any_group(at, kind, lookahead)
     count, boundary = _first_boundary(group, block)
     return Statement(
-        (*sizes, ("the block is due", mask.is_due(group, block, num_final))),
+        (*sizes, ("the block must be registered", mask.is_due(group, block, num_final))),
         (1 <= count)
         & hits.in_required_run(group, block, boundary)
         & (hits.run_end(group, boundary) <= num_final),
@@ -218,7 +218,7 @@ def _mask_keeps_only_reachable_blocks() -> Iterable[Obligation]:
             )
         yield Obligation(
             case_name("due_block_is_in_a_final_run", kind, lookahead),
-            "A block that is due is in the required run of some boundary, all of which is final.",
+            "A block that must be registered is in some required run, all of which is final.",
             partial(_due_is_served, kind=kind, lookahead=lookahead),
         )
 

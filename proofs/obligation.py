@@ -28,9 +28,9 @@ class Statement:
     Attributes:
         hypotheses: each with one line that explains it.
         conclusion: what follows.
-        given: what holds of everything that the theorem is about, so that who uses the conclusion
+        given: what holds of everything that the theorem is about, so that users of the conclusion
             need not show it again: definitions, what other obligations prove, and in an induction
-            what held a step before. Called when it is asked for.
+            what held a step before. Called on demand.
     """
 
     hypotheses: Hypotheses

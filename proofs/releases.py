@@ -191,7 +191,7 @@ def _no_sibling_hits_more(at: Interpretation) -> Statement:
     lookahead_too_short=("So is that of a shorter lookahead.", {"shorter": 1}),
 )
 def _junction_is_shared(at: Interpretation, shorter: int = 0) -> Statement:
-    """``shorter``: the junction is kept for a lookahead of so many tokens less."""
+    """``shorter``: how many tokens shorter the lookahead is for which the junction is kept."""
     alignment, shared = at.integer("alignment"), at.integer("shared")
     lookahead = at.integer("lookahead_tokens")
     junction = retention.junction_boundary(shared, lookahead - shorter, alignment)

@@ -164,7 +164,7 @@ def _follow_up_hits_what_is_spared(
 def _not_thinned_out(
     at: Interpretation, kind: GroupKind, lookahead: int, before: int = 0
 ) -> Statement:
-    """``before``: what is kept is the block so many before each one of the dense mask."""
+    """``before``: how many blocks before each block of the dense mask the kept one is."""
     block = at.integer("block")
     group, replays, interval, hypotheses = _promised(at, kind, lookahead, True)
     kept = retention.in_retained_mask(group, block - before, replays, interval)
@@ -179,7 +179,7 @@ def _not_thinned_out(
     longer=("It is longer than each other one.", {"shorter": 1}),
 )
 def _left(at: Interpretation, kind: GroupKind, lookahead: int, shorter: int = 0) -> Statement:
-    """Where a promised hit is lost, the one that is left is kept; no other kept one is longer."""
+    """Where a promised hit is lost, the remaining hit is kept; no other kept one is longer."""
     other = at.compared("other")
     group, sizes = any_group(at, kind, lookahead)
     promised, kept = at.integer("promised"), at.block_set("kept")
@@ -230,12 +230,12 @@ def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
         state = partial(_not_thinned_out, kind=kind, lookahead=lookahead)
         yield Obligation(
             case_name("dense_mask_stays", kind, lookahead),
-            "Of a kind that is not thinned out, sparse retention keeps just the dense mask.",
+            "Of a kind that is not thinned out, sparse retention keeps exactly the dense mask.",
             state,
             (
                 Mutant(
                     "block_before",
-                    "It keeps just the block before each one of it.",
+                    "It keeps exactly the block before each block of the mask.",
                     partial(state, before=1),
                 ),
             ),

@@ -115,7 +115,7 @@ def _hit_keeps_it(at: Interpretation, kind: GroupKind, scan: Scan) -> Statement:
             ("the scan is not done", not_(is_done(state))),
             ("one block is cached at least", 1 <= count),
             ("no more than it has to ask about", count <= state.right - state.left),
-            ("so many are cached, in turn", for_all(*run, setting.cached)),
+            ("the next blocks it asks about are cached", for_all(*run, setting.cached)),
         ),
         setting.invariant(after) & same & fewer & in_turn,
     )

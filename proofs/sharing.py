@@ -37,8 +37,8 @@ def _own_hash_suffices(at: Interpretation, reads_ahead: bool) -> Statement:
     if reads_ahead:
         ahead, covered = at.integer("lookahead_tokens"), at.integer("hash_lookahead")
         held = (*held, ("the hash covers the lookahead tokens", ahead <= covered))
-    vouched = sharing.covered_tokens(block, block_size, covered)
-    return Statement(held, sharing.is_determined(token, ahead, vouched))
+    agreed = sharing.covered_tokens(block, block_size, covered)
+    return Statement(held, sharing.is_determined(token, ahead, agreed))
 
 
 def _hit_determines(
@@ -85,7 +85,7 @@ def _one_block_less_does_not(at: Interpretation, kind: GroupKind, lookahead: int
     group, sizes = any_group(at, kind, lookahead)
     last = hits.run_end(group, boundary) - 1
     dropped = attention.lookahead_blocks(ahead, block_size)
-    vouched = sharing.covered_tokens(last, block_size) - block_size
+    agreed = sharing.covered_tokens(last, block_size) - block_size
     return Statement(
         (
             *sizes,
@@ -93,7 +93,7 @@ def _one_block_less_does_not(at: Interpretation, kind: GroupKind, lookahead: int
             ("the layer takes in one token after its own, or more", 1 <= ahead),
             ("the group drops the blocks that these span", group.lookahead == dropped),
         ),
-        not_(sharing.is_determined(boundary * block_size - 1, ahead, vouched)),
+        not_(sharing.is_determined(boundary * block_size - 1, ahead, agreed)),
     )
 
 
@@ -180,14 +180,14 @@ def _obligations() -> Iterable[Obligation]:
         )
     yield Obligation(
         "own_hash_vouches_for_target_layers",
-        "The hash of a block vouches for the tokens that determine each entry in it, and each "
-        "state as of a token in it, whoever wrote them.",
+        "The hash of a block covers the tokens that determine each entry in it, and each state as "
+        "of a token in it, whichever request wrote them.",
         partial(_own_hash_suffices, reads_ahead=False),
     )
     yield Obligation(
         "hash_with_lookahead_vouches_for_draft_layers",
-        "The hash of a block that covers the lookahead tokens vouches for each entry of a draft "
-        "layer in it, whoever wrote it.",
+        "The hash of a block that covers the lookahead tokens determines each entry of a draft "
+        "layer in it, whichever request wrote it.",
         partial(_own_hash_suffices, reads_ahead=True),
     )
     yield Obligation(
@@ -218,13 +218,13 @@ def _obligations() -> Iterable[Obligation]:
             yield Obligation(
                 case_name("lookahead_block_vouches_for_draft_layers", kind, lookahead),
                 "When one request wrote the blocks of a required run, the hash of the last one, "
-                "a lookahead block, vouches for all that the hit reuses in draft layers, however "
+                "a lookahead block, determines all that the hit reuses in draft layers, however "
                 "many tokens ahead they look.",
                 partial(_lookahead_block_determines, kind=kind, lookahead=lookahead),
             )
             yield Obligation(
                 case_name("one_lookahead_block_less_does_not", kind, lookahead),
-                "What is one block shorter does not vouch for the last entry before the hit's end.",
+                "A run one block shorter does not determine the last entry before the hit's end.",
                 partial(_one_block_less_does_not, kind=kind, lookahead=lookahead),
             )
 

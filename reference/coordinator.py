@@ -65,7 +65,7 @@ class KVCacheCoordinator:
     def find_longest_cache_hit(
         self, block_hashes: Sequence[bytes], max_cache_hit_length: int
     ) -> Hit:
-        """The longest valid hit of at most so many tokens, which are not the whole request."""
+        """The longest valid hit of at most ``max_cache_hit_length`` tokens."""
         return find_hit(
             self._spec_groups,
             len(self.single_type_managers),

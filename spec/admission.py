@@ -2,10 +2,10 @@
 
 A step computes the tokens from ``start`` up to ``end``. It reads what the first of them attends to,
 and what comes after, and it writes its own tokens. The blocks that hold all these tokens are what
-the request needs at this step; later steps read none before them, so those can be given up. How
-many it holds at once therefore has a bound that does not depend on its length, where attention has
-a limited range. A request that is admitted because so many blocks are free gets those of each of
-its steps, as long as no other request takes any.
+the request needs at this step; later steps read nothing before them, so earlier blocks can be
+freed. Where attention has a limited range, the number of blocks held at once therefore has a bound
+that does not depend on the length. A request that is admitted because this many blocks are free
+gets the blocks of each of its steps, as long as no other request takes any.
 
 Positions are in tokens, from 0; ``end`` is the position after the last token, slots for drafts
 included.
@@ -49,7 +49,7 @@ def tokens_at_once(step: Tokens, window: Tokens, chunk: Tokens | None = None) ->
 
 
 def most_between(tokens: Tokens, block_size: Tokens) -> Blocks:
-    """The most blocks that hold so many tokens in a row, or fewer, wherever these begin."""
+    """Maximum number of blocks spanned by up to ``tokens`` consecutive tokens at any offset."""
     return ceil_div(tokens, block_size) + 1
 
 
@@ -61,7 +61,7 @@ def fits(needed: Blocks, free: Blocks, reserved: Blocks = 0) -> Formula:
 def is_answered_right(
     granted: Formula, least: Blocks, most: Blocks, free: Blocks, reserved: Blocks = 0
 ) -> Formula:
-    """Whether a manager may grant an allocation, or refuse it, with so many blocks free.
+    """Whether a manager may grant an allocation, or refuse it, with ``free`` blocks free.
 
     No manager can do with fewer than ``least`` blocks, and none needs more than ``most``.
     """
@@ -73,8 +73,8 @@ def is_answered_right(
 def states_at_once(drafts: Term, exports: Term = 0) -> Term:
     """The most states that a Mamba group holds for a request at once, each in a block.
 
-    That is the state that a step starts from, the one that it ends in, one for each draft, and
-    those that it exports from inside its chunk.
+    These are the states that a step starts from and ends in, one for each draft, and those that it
+    exports from inside its chunk.
     """
     return 2 + drafts + exports
 

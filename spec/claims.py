@@ -81,7 +81,7 @@ _ROWS = tomllib.loads((Path(__file__).parent / "claims.toml").read_text(encoding
 
 
 def _named(name: str) -> Clause:
-    """What a name like ``hits.valid_hit`` stands for in the spec."""
+    """Resolve a name like ``hits.valid_hit`` in the spec."""
     module, _, clause = name.rpartition(".")
     found: Clause = getattr(import_module(f"hitproof.spec.{module}"), clause)
     return found

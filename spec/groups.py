@@ -113,7 +113,7 @@ class BlockGeometry:
 
 
 def is_common_edge(groups: Items[Group], tokens: Tokens) -> Formula:
-    """Whether so many tokens are whole blocks in every group that takes part in prefix caching."""
+    """Whether ``tokens`` is a number of whole blocks in every group that uses prefix caching."""
     return is_common_multiple(groups, _takes_part, _block_size, tokens)
 
 
@@ -160,9 +160,9 @@ def is_looked_up_with(group: Group, other: Group) -> Formula:
 def share_eagle(groups: Items[Group], use_eagle: Formula) -> tuple[Group, ...]:
     """The groups as lookup treats them: ``eagle`` says which must match and drop a block.
 
-    With EAGLE on and no group flagged, all of them must, since nobody knows where the draft layers
-    are. Groups that differ in the flag only are looked up together, so one flag applies to all of
-    them. With EAGLE off none drops a block.
+    With EAGLE on and no group flagged, all of them must, since it is not known where the draft
+    layers are. Groups that differ only in the flag are looked up together, so one flag applies to
+    all of them. With EAGLE off no group drops a block.
     """
     none_flagged = for_each(groups, lambda _, group: not_(group.eagle))
 

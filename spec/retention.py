@@ -148,7 +148,7 @@ def hit_instead(
 ) -> Blocks:
     """The longest boundary up to ``promised`` whose run is kept (all in blocks); 0 for none.
 
-    Where that is less than what is promised, a hit is lost, but what is kept for the one that is
+    Where that is less than ``promised``, a hit is lost, but what is kept for the one that is
     left is no waste.
     """
     return greatest(group.segment, promised, lambda end: has_required_run(group, end, kept))

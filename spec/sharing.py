@@ -1,8 +1,8 @@
 """Sharing: why a request may read content that another request computed.
 
-What a layer keeps for a token, its *entry*, is a function of some tokens of the request that
-computed it. A hit reads it as if the resuming request had computed it, which is sound exactly
-when those tokens are the same in both:
+The *entry* that a layer keeps for a token is a function of some tokens of the request that
+computed it. A hit reads it as if the resuming request had computed it, which is sound if and only
+if those tokens are the same in both:
 
 - In a target layer attention is causal: the entry of token i is a function of tokens 0 to i. So
   is a Mamba state as of token i. All of these tokens are part of a hit that includes token i.
@@ -19,9 +19,8 @@ cached block was found by its own hash, which determines every entry of a target
 not the last entry of a draft layer. There are two remedies:
 
 - EAGLE matches one more block, the lookahead block, and drops it; with m modules, blocks of at
-  least m tokens. Its hash covers the token past
-  the hit in the request that wrote *that* block. This determines the draft entry only if the same
-  request also wrote the block before it.
+  least m tokens. Its hash covers the token past the hit in the request that wrote *that* block.
+  This determines the draft entry only if the same request also wrote the block before it.
 - The hash of a block also covers the lookahead tokens after it, m with m modules (vLLM 0.33, unless
   ``disable_lookahead_block_hashes``). It determines everything in the block, whichever request
   wrote it, and no block need be dropped.

@@ -7,7 +7,7 @@ is in the prefix cache; what such a hit reads and is not local is *loaded*.
 
 Each block is offered to the tier once, by the step that fills it, so a reachable block that this
 step leaves out is never stored. A lookup need not ask for all that may be stored: the blocks that
-are due at its length (`spec.mask.is_due`) decide. vLLM: ``MooncakeStoreCoordinator``.
+must be stored at its length (`spec.mask.is_due`) decide. vLLM: ``MooncakeStoreCoordinator``.
 """
 
 from collections.abc import Callable

@@ -13,7 +13,7 @@ from hitproof.spec.terms import Formula, Term, implies, is_multiple
 
 DENSE, INTERVAL, LATEST = "dense", "interval", "latest"
 MODES = (DENSE, INTERVAL, LATEST)
-"""Dense retention, one boundary every so many tokens beside the latest, and the latest alone."""
+"""Dense retention, one boundary per interval of tokens beside the latest, and the latest alone."""
 
 
 def setting(at: Interpretation, mode: str = DENSE) -> Hypotheses:
@@ -100,7 +100,7 @@ def _promised(at: Interpretation) -> Term:
 
 
 def _requires(at: Interpretation, hit: Term) -> Formula:
-    """Whether a hit of so many tokens requires the block."""
+    """Whether a hit of ``hit`` tokens requires the block."""
     group, shape = _group(at)
     return hits.in_required_run(shape, at.integer("block"), hit // group.block_size)
 

@@ -1,4 +1,4 @@
-"""Fine-grained hits, against what each token after the hit reads and which entry vouches for it."""
+"""Fine-grained hits, against what each token after the hit reads and which entry backs it."""
 
 from collections.abc import Sequence
 from functools import partial
