@@ -981,6 +981,14 @@ class _Player:
                     f"blocks {sorted(held)} are",
                 )
             )
+        for where in sorted(self._scheduler.kept()):
+            self._add(
+                violation(
+                    Defect.of(Code.FREED_REQUEST_KEPT, where=where),
+                    "nothing is kept under the id of a request when all have ended",
+                    f"{where} has an entry of one",
+                )
+            )
         encoder = self._history.deployment.encoder
         left = f"{', '.join(sorted(pool.encoded))} are" if pool.encoded else ""
         if encoder is not None and not left and not self._scheduler.may_encode(encoder.cache_size):

@@ -1,6 +1,6 @@
 """Schedulers as subjects: what one is asked, and what each of its steps tells a model runner."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -496,6 +496,12 @@ class RunningScheduler(Protocol):
         """How many drafts, without those that grammars reject, and how many of them accepted.
 
         As statistics count them since the start; None where they do not.
+        """
+
+    def kept(self) -> Collection[str]:
+        """Where it keeps something under the id of a request, as ``class.attribute``.
+
+        Asked last, when all requests have ended.
         """
 
     def events(self) -> Sequence[tuple[str, Event]] | None:

@@ -306,6 +306,9 @@ class Small:
         seen = frozenset(self._encoded) if self.fault == "holds images" else frozenset[str]()
         return PoolState(self._cached, 0, held | self._leaked, encoded=seen)
 
+    def kept(self) -> list[str]:
+        return ["Small.rows"] if self.fault == "remembers" else []
+
     def reported(self) -> tuple[int, int, int]:
         running, passed_over = len(self.running()), self.fault == "passes over who runs"
         waiting = len(self._rows) - running * (self.fault != "counts all as waiting")
@@ -372,6 +375,7 @@ def test_what_is_right_has_no_finding() -> None:
         ("goes on", "request-never-finishes(way=rest)"),
         ("tokens", "delivered-tokens-wrong"),
         ("leak", "blocks-held-when-idle"),
+        ("remembers", "freed-request-kept(where=Small.rows)"),
         ("twice", "page-written-twice"),
         ("null", "null-page-written"),
         ("freed", "page-freed-in-flight"),

@@ -6,7 +6,7 @@ only. It is long, as the protocol has many members, all about one object.
 
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ from hitproof.vllm_integration.adapter.host_pool import (
     RunningHostPool,
 )
 from hitproof.vllm_integration.adapter.inspection import attribute, call, must, parameters_of
+from hitproof.vllm_integration.adapter.leftovers import leftovers
 from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.mooncake import RunningStore
 from hitproof.vllm_integration.adapter.several import RunningSeveral
@@ -504,6 +505,10 @@ class VllmScheduler:
             return replace(state, offloaded=kept, in_use=used, remembered=names)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, free, held, self._host.state())
+
+    def kept(self) -> Collection[str]:
+        ids = {each.request_id for each in self._requests.values()}
+        return leftovers(self.scheduler, ids, self._vllm.requests.Request)
 
     def events(self) -> Sequence[tuple[str, Event]] | None:
         return None if self._host is None else self._host.events()

@@ -116,6 +116,7 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
         drawn(50, "images", "gives up"),
     ),
     "ends": lambda: drawn(100, "stops"),
+    "kept": lambda: drawn(100, "gives up"),
     "formats": lambda: drawn(24, "precisions"),
     "grammars": lambda: chain(
         drawn(50, "grammars", "drafts", "planned ahead"), drawn(50, "grammars")

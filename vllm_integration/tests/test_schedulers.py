@@ -493,7 +493,17 @@ def test_what_is_right_of_a_release_is_no_finding() -> None:
 
 PARTS = (
     *("chunks", "columns", "connectors", "copies", "encoders", "ends", "formats", "grammars"),
-    *("host_pools", "lazily", "offloads", "reads", "repeats", "replays", "resumed", "rooms"),
+    *(
+        "host_pools",
+        "kept",
+        "lazily",
+        "offloads",
+        "reads",
+        "repeats",
+        "replays",
+        "resumed",
+        "rooms",
+    ),
     *("several", "stores", "tiers", "told", "umbp", "umbp_stores"),
 )
 """Those of `broken_parts`, which only the target's process can import."""
