@@ -1,7 +1,7 @@
 """Generates single-point mutants of Python functions, and runs them in place.
 
 A mutant differs from the function in one operator, operand, constant, condition or jump. It
-replaces the function's code object, so that whoever imported the function runs the mutant.
+replaces the function's code object, so that every module that imported it runs the mutant.
 """
 
 import ast

@@ -25,7 +25,7 @@ class Picture:
     def html(self, with_caption: bool = True) -> str:
         """The picture for a page; a style sheet shows the one that fits.
 
-        Without the caption it is read out only, to those who do not see the picture.
+        Without the caption, the text is for screen readers only.
         """
         said = f"<figcaption>{escape(self.caption)}</figcaption>" if with_caption else ""
         widths = {"wide": WIDE, "narrow": NARROW}

@@ -296,7 +296,7 @@ def _fine() -> Picture:
         rows = (
             Row("of block", {i: str(block_of(i, size)) for i in units}),
             Row("entered at", marks(units, entered[index])),
-            Row("vouched for", marks(units, held), found // unit),
+            Row("backed", marks(units, held), found // unit),
         )
         said = f"{group.kind.replace('_', ' ')}, blocks of 8 tokens, hash units of 2"
         figures.append(figure(units, size, *rows, caption=said, label="hash unit"))
@@ -309,16 +309,16 @@ def _fine() -> Picture:
 
 def _determined() -> Picture:
     tokens, size = range(8), 4
-    vouched = int(covered_tokens(1, size))
+    covered = int(covered_tokens(1, size))
     layers = (
-        ("target", 0, vouched),
-        ("draft", 1, vouched),
+        ("target", 0, covered),
+        ("draft", 1, covered),
         ("draft+block", 1, int(covered_tokens(2, size))),
     )
     rows = []
     for label, lookahead, agreed in layers:
         settled = {k for k in tokens if is_determined(k, lookahead, agreed)}
-        rows.append(Row(label, marks(tokens, settled), vouched))
+        rows.append(Row(label, marks(tokens, settled), covered))
     return Picture(
         "Two blocks of 4 tokens are matched. Their hashes settle every entry of a target layer, "
         "and all but the last entry of a draft layer; a third matched block settles that one.",

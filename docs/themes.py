@@ -14,7 +14,7 @@ class NoTheme(LookupError):
 
 
 def without_script() -> str:
-    """Material's own dark rules, for whoever prefers dark, whatever scheme the page names."""
+    """Material's own dark rules, for readers that prefer dark, whatever scheme the page names."""
     sheets = sorted(_SHEETS.glob("main.*.css")) + sorted(_SHEETS.glob("palette.*.css"))
     rules = [
         f"{selector.strip().replace(_DARK, '[data-md-color-scheme]')} {{ {body} }}"

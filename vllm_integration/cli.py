@@ -111,7 +111,7 @@ def _signals() -> Iterator[None]:
 
 
 def main() -> NoReturn:
-    """Run the command; an exception that nobody expected is an internal error."""
+    """Run the command; an unexpected exception is an internal error."""
     try:
         with _signals():
             app()

@@ -1,4 +1,4 @@
-"""The check of admission: one request alone, in pools that just hold it or just do not.
+"""The check of admission: one request alone, in pools that barely hold it or barely do not.
 
 The request is computed in chunks. At each step it must get slots where the blocks that the step
 reads and writes are there, and not otherwise; and where it is to be admitted as a whole only, it
@@ -38,7 +38,7 @@ from hitproof.spec.groups import GroupKind
 
 ADMISSION = "admitted_request_gets_its_blocks"
 _MORE_BLOCKS = 6
-"""A request has so many blocks more than it holds at once."""
+"""Blocks that a request has beyond those that it holds at once."""
 
 
 def takes_part(configuration: Configuration) -> bool:
@@ -65,8 +65,8 @@ class _Run:
         num_tokens: the request's.
         room: blocks in the pool, but for the null block.
         whole: whether the request is to be admitted as a whole only.
-        lacks: how many blocks a step lacks, since others take those that are free before it; None
-            where nobody does.
+        lacks: how many blocks a step lacks, since others take free ones before it; None where no
+            other request does.
     """
 
     configuration: Configuration
@@ -128,7 +128,7 @@ def _case(subject: AdmissionSubject, run: _Run, most: int) -> Case:
 
 
 def _judged(subject: AdmissionSubject, run: _Run, most: int) -> AdmissionEvidence | None:
-    """What is wrong with the first answer that is; ``most`` blocks are enough for all steps."""
+    """What is wrong with the first wrong answer; ``most`` blocks are enough for all steps."""
     history = run.history
     manager, room = subject.manager(history.engine), run.room
     player = Player(history, manager)
@@ -149,7 +149,7 @@ def _judged(subject: AdmissionSubject, run: _Run, most: int) -> AdmissionEvidenc
             needed, at_most = run.needed(starts[-1]), most
             why = f"the last step needs {count(needed, 'block')}, no step more than {at_most}"
         elif run.whole:
-            at_most, why = 0, "it was admitted as a whole, and nobody else takes blocks"
+            at_most, why = 0, "it was admitted as a whole, and no other request takes blocks"
         if not is_answered_right(granted, needed, at_most, room):
             code = Code.ADMITTED_WITHOUT_SPACE if granted else Code.ALLOCATION_REFUSED
             if run.whole and start > 0 and not granted:

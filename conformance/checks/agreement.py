@@ -42,7 +42,7 @@ CLAIMS = {
 _SHORT = 4
 """Tokens of requests that are computed in fewer ways."""
 _MOST_RUNS = 4
-"""Of so many runs, the last ones, every set is evicted."""
+"""How many of the last runs are evicted in every combination."""
 
 
 def _grid() -> frozenset[tuple[Group, ...]]:
@@ -212,7 +212,7 @@ class _Run:
         self.gone = state
 
     def judged(self, later: Later) -> Iterator[AgreementEvidence]:
-        """Look a later request up, and compare with what is due."""
+        """Look a later request up, and compare the hit with the expected one."""
         scene, length = self._computed.scene, later.num_tokens
         self._play(Lookup(later.name))
         self._steps.pop()

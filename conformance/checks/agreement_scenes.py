@@ -1,4 +1,4 @@
-"""What the check of agreement plays: computed requests, those that come later, and what is due."""
+"""What the check of agreement plays: computed requests, later ones, and the expected hits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Scene:
 
     @cached_property
     def treated(self) -> Layout:
-        """The layout with the flags that decide who drops a block."""
+        """The layout with the flags that decide which groups drop a block."""
         drops_all = self.subject.eagle_groups is EagleGroups.ALL
         return without_flags(self.layout) if drops_all else self.layout
 
@@ -99,7 +99,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Later:
-    """A later request: how much of the computed one it shares, and who it is."""
+    """A later request: how much of the computed one it shares, and its name."""
 
     name: str
     who: str

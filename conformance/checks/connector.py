@@ -89,7 +89,7 @@ class _Request(Request[ConnectorEvidence]):
         return needed(self.layout, hit.required, flagged)
 
     def expected(self, cached: frozenset[Question]) -> Candidate:
-        """The local prefix that is due when exactly ``cached`` is cached."""
+        """The expected local prefix when exactly ``cached`` is cached."""
         return max(
             (hit for hit in self.space.hits if self.needs(hit, True) <= cached),
             key=lambda hit: hit.length,

@@ -1,8 +1,8 @@
 """How many cache states of a lookup diverge, and how: exact counts from the explorer's paths.
 
-A path fixes the blocks that the lookup asked about; the others are open. Which hit is due depends
-on the open ones, so the completions of a path are counted by the hit that is due in them. Counts
-depend on what the lookup does in each cache state, and not on how its runs were merged.
+A path fixes the blocks that the lookup asked about; the others are open. The expected hit depends
+on the open ones, so the completions of a path are counted by their expected hit. Counts depend on
+what the lookup does in each cache state, and not on how its runs were merged.
 """
 
 import sys
@@ -16,9 +16,9 @@ from hitproof.conformance.findings.footprints import Row
 from hitproof.conformance.findings.meaning import Code
 
 _MOST = 50_000
-"""Different cases of one count; where there are more, the hits that are due are not told apart."""
+"""Different cases of one count; where there are more, expected hits are not distinguished."""
 UNCOUNTED = sys.maxsize
-"""Stands for the hit that is due where the hits are not told apart."""
+"""Stands for the expected hit where these are not distinguished."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Judging:
             those that only EAGLE looks at. None where it is no hit that may be served.
         malformed: what is wrong with it even where they are cached, as a code and words.
         missing: the code where one of them is not cached.
-        short: the code where they are cached and a longer hit is due.
+        short: the code where they are cached and a longer hit is expected.
     """
 
     needed: tuple[frozenset[Question], frozenset[Question]] | None
@@ -52,8 +52,8 @@ def diverging_states(
 ) -> Counter[tuple[Code, Row]]:
     """The cache states in which the answer of a path is wrong, by code and by what is answered.
 
-    ``questions`` is how many blocks there are in all, and ``needs`` has every hit that can be due.
-    A row has ``max_length``, the answer, the hit that is due, in tokens, and what is wrong.
+    ``questions`` is how many blocks there are in all, and ``needs`` has every possible hit. A row
+    has ``max_length``, the answer, the expected hit, in tokens, and what is wrong.
     """
     held = frozenset(question for question, cached in path.answers.items() if cached)
     absent = path.answers.keys() - held
@@ -69,7 +69,7 @@ def diverging_states(
                 found[code, (max_length, served, length, words)] += path.weight * states
 
     def due_with(blocks: frozenset[Question]) -> Mapping[int, int]:
-        """The hits due where these blocks are cached."""
+        """The hits expected where these blocks are cached."""
         if not absent.isdisjoint(blocks):
             return {}
         unasked = blocks - held

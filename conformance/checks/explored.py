@@ -62,7 +62,7 @@ class Request(ABC, Generic[_E]):
 
     @abstractmethod
     def due(self, cached: frozenset[Question]) -> int:
-        """The hit that is due, in tokens, by the spec itself, which knows no candidates."""
+        """The expected hit, in tokens, by the spec itself, which knows no candidates."""
 
     @abstractmethod
     def diverging_states(self, path: Path) -> Counter[tuple[Code, Row]]:

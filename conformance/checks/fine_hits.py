@@ -88,7 +88,7 @@ def is_vouched_for(
     length: int,
     drops_block: bool,
 ) -> bool:
-    """Whether entries vouch for a hit of that many tokens, lookahead block included if any."""
+    """Whether entries back a hit of ``length`` tokens, with its lookahead block if any."""
     group, unit = configuration.group, configuration.hash_block_size
     alone = at_hash_units(group, unit)
     if not drops_block:
@@ -150,7 +150,7 @@ def _judged(
 
 
 def _table_holds(configuration: Configuration, answer: LookupAnswer) -> bool:
-    """Whether each block in the table is the one, entered where that vouches for the hit."""
+    """Whether each block in the table is the right one, with an entry that backs the hit."""
     units = configuration.group.block_size // configuration.hash_block_size
     hit = answer.hit_length // configuration.hash_block_size
     ends = [min(end, hit) for end in range(units, hit + units, units)]

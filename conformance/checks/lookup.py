@@ -149,7 +149,7 @@ class LookupRequest(Request[LookupEvidence]):
 
     @property
     def merging(self) -> bool:
-        """Not where what is due is no maximum."""
+        """Not where the expected hit is no maximum."""
         return not self.sequential
 
     def due(self, cached: frozenset[Question]) -> int:
@@ -246,7 +246,7 @@ class LookupRequest(Request[LookupEvidence]):
         )
 
     def diverging_states(self, path: Path) -> Counter[tuple[Code, Row]]:
-        """Counted from the path, or one by one where what is due is no maximum."""
+        """Counted from the path, or one by one where the expected hit is no maximum."""
         if self.sequential:
             return Counter(self._one_by_one(path))
         judging, questions = self._judging(path.answer), self.space.questions
@@ -257,7 +257,7 @@ class LookupRequest(Request[LookupEvidence]):
         return [Need(hit.length, hit.required) for hit in self.space.hits]
 
     def _one_by_one(self, path: Path) -> Iterator[tuple[Code, Row]]:
-        """The diverging cache states of a path where the hit that is due is no maximum."""
+        """The diverging cache states of a path where the expected hit is no maximum."""
         held = frozenset(question for question, cached in path.answers.items() if cached)
         unasked = sorted(frozenset(self.space.keys.values()) - path.answers.keys())
         for more in chain.from_iterable(combinations(unasked, n) for n in range(len(unasked) + 1)):

@@ -153,7 +153,7 @@ def _draft_cases(subject: MaskSubject, configuration: Configuration) -> Iterator
             optional = {block for block in range(final) if next_boundary(shape, block) <= full}
             yield _judged(configuration, (num_tokens,), held, due, "drafting", optional)
             if not alone and configuration.group.kind is GroupKind.FULL_ATTENTION:
-                # Retention thins out no full attention, so there the same is due under it.
+                # Retention does not thin out full attention, so the same must be registered.
                 held = partial(held, interval=0)
                 try:
                     thinned = _judged(configuration, (num_tokens,), held, due, "drafting", optional)
@@ -170,7 +170,7 @@ def _judged(
     during: str | None = None,
     optional: Container[int] = (),
 ) -> Case:
-    """Whether those blocks are registered that are ``due``, and of the others only ``optional``."""
+    """Whether the ``due`` blocks are registered, and no others except ``optional`` ones."""
     try:
         registered = ask()
     except Exception as error:

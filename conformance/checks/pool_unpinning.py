@@ -39,7 +39,7 @@ class Unpinned:
         self.blocks.add(block)
 
     def wrong(self, method: str, reused: Sequence[int]) -> list[Violation]:
-        """Judge which blocks the pool reports after a method that reuses so many of all."""
+        """Judge which blocks the pool reports after a method that reused ``reused``."""
         if self._pool is None:
             return []
         due, reported = self.blocks.intersection(reused), self._pool.take_reused()

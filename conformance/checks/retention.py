@@ -157,7 +157,7 @@ def _holds(registered: Sequence[bool]) -> Callable[[int], bool]:
 def promised_to(
     shape: BlockGeometry, block: int, resend: int, extension: int, every: int | None
 ) -> tuple[dict[str, int], int]:
-    """The promised boundaries by whom they are promised to, and the sibling's that decides.
+    """The promised boundaries by the kind of later request, and the deciding sibling boundary.
 
     All in blocks; ``every`` is the retention interval. The sibling's is 0 without an interval, and
     not promised where the prompt does not complete its run.

@@ -37,7 +37,7 @@ def space_of(
 
 
 def candidate(judged: Configuration | Layout, length: int) -> Candidate:
-    """A hit of so many tokens, with what it requires."""
+    """A hit of ``length`` tokens, with what it requires."""
     return Candidate(
         length,
         frozenset(

@@ -80,7 +80,7 @@ class _TierRequest(LookupRequest):
         return None
 
     def contradicted(self, cached: frozenset[Question], answer: Answer) -> Iterator[str]:
-        """The claim on lookups, whichever of the core's is contradicted."""
+        """The claim on lookups, if the answer contradicts any of the core's."""
         if any(True for _ in super().contradicted(cached, answer)):
             yield _LONGEST
 

@@ -126,12 +126,12 @@ def wrong_with(
         assert isinstance(judged, Configuration)
         units, blocks, max_length = given
         entries = frozenset(entry for _, entry in cached)
-        vouched = partial(
+        is_backed = partial(
             is_vouched_for, _in_units(judged, units, blocks), max_length, entries, length
         )
-        if vouched(True):
+        if is_backed(True):
             return ""
-        return str(Divergence.WRONG_DRAFTS if vouched(False) else Divergence.UNSOUND)
+        return str(Divergence.WRONG_DRAFTS if is_backed(False) else Divergence.UNSOUND)
     if length % judged.alignment:
         # A tier of chunks may serve more than it promises.
         of_chunks = isinstance(judged, Layout) and judged.blocks_per_chunk

@@ -295,7 +295,7 @@ class Recorded:
         return "unknown" if found.startswith("unknown key") else found
 
     def _label(self, block: int) -> Label:
-        """The block's label; blocks that nobody holds and that no key names are all alike."""
+        """The block's label; blocks without a holder and a key are all alike."""
         return self._labels.get(block, "") if block else NULL
 
     def _labelled(self, tables: Tables) -> list[list[Label]]:

@@ -111,13 +111,13 @@ def _only(mine: Sequence[Any], others: Sequence[Any] | None) -> list[Any]:
 def _block(label: str) -> str:
     """A block in a table: the request it was allocated for, and its position there."""
     request, _, rest = label.partition("/")
-    return f"{request}:{_position(rest)}" if rest else label or "a block of nobody"
+    return f"{request}:{_position(rest)}" if rest else label or "an unused block"
 
 
 def _in_group(label: str) -> str:
     request, _, rest = label.partition("/")
     if label == NULL or not rest:
-        return label or "a block of nobody"
+        return label or "an unused block"
     return f"{request}:{_position(rest)} of group {rest.partition('/')[0]}"
 
 

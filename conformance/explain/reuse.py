@@ -231,8 +231,8 @@ def shortfall(
 def _cause(setup: CacheSetup, reuse: Reuse, cap: int, boundary: int, before: Before) -> Shortfall:
     """Why a request does not hit a boundary.
 
-    Nobody promises what only a second turn or a first sibling hits where states are kept at a few
-    boundaries: there is no code then.
+    Where states are kept at a few boundaries, a hit that only a second turn or a first sibling has
+    is not promised: there is no code then.
     """
     promised = reuse in (Reuse.RESEND, Reuse.NEXT_SIBLING)
     lacks = next(_missing(setup, boundary, before.kept), None)

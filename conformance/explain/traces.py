@@ -172,7 +172,7 @@ def changes(before: State, after: State) -> list[Change]:
 
 
 class Answer(_Data):
-    """A lookup, in tokens: the hit that is due, and the hit that was served."""
+    """A lookup, in tokens: the expected hit, and the served one."""
 
     request: str
     due: int
@@ -279,7 +279,7 @@ _AT_THE_START = 3
 def chosen(steps: Sequence[_S], most: int) -> list[_S]:
     """At most about ``most`` of the steps: those that break something with the steps before them.
 
-    And the first and the last ones. The rest is for who reads the whole.
+    The first and the last ones are included. The full trace has the rest.
     """
     if len(steps) <= most:
         return list(steps)

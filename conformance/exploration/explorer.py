@@ -106,9 +106,9 @@ def explore(
 ) -> Exploration:
     """Follow every path of ``lookup`` for one request and one ``max_length`` (tokens).
 
-    Whoever explores a lookup for several requests gives ``attributes``, the same each time: then
-    what it stores for one of them is not read for another. One that keeps times and counts, which
-    its answers do not depend on, is not to be merged, and explored without ``watching``.
+    To explore a lookup for several requests, pass the same ``attributes`` each time: then what it
+    stores for one of them is not read for another. A lookup that keeps times and counts, on which
+    its answers do not depend, must not be merged, and is explored without ``watching``.
 
     Merges exactly for a quarter of ``budget`` runs, then coarsely or, where states cannot be
     merged, not at all. Raises `BudgetExceeded` when ``budget`` runs are not enough, and

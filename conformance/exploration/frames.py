@@ -2,7 +2,7 @@
 
 Python does not show them, so they are read from memory, in the layout of CPython 3.11 to 3.13.
 `READABLE` says whether that layout was found when this module was imported; where it was not,
-nobody reads, and suspended runs are not merged.
+nothing is read, and suspended runs are not merged.
 """
 
 import ctypes

@@ -64,7 +64,7 @@ class Watch(Notes):
         sys.settrace(None)
 
     def end(self) -> None:
-        """Watch no longer; whoever traced before goes on."""
+        """Stop watching, and restore the trace function that was set before."""
         self.active = False
         sys.settrace(self._before)
         if self._collects:

@@ -97,7 +97,7 @@ class LookupEvidence(Evidence):
     Attributes:
         cached: for each set of groups that are looked up together, the cached blocks.
         max_length: how many tokens it may serve.
-        spec_hit: the hit, in tokens, that is due.
+        spec_hit: the expected hit, in tokens.
         actual_hit: the hit that was served; None where the lookup raises.
     """
 
@@ -175,7 +175,7 @@ class FineLookupEvidence(Evidence):
     Attributes:
         entered: the hash blocks that a block was entered under.
         max_length: how many tokens it may serve.
-        spec_hit: the hit, in tokens, that is due.
+        spec_hit: the expected hit, in tokens.
         actual_hit: the hit that was served; None where the lookup raises.
     """
 
@@ -247,7 +247,7 @@ class SharedPrefixEvidence(Evidence):
         num_tokens: the tokens of each prompt.
         shared: the tokens that they share.
         interval: the retention interval in tokens; None for dense retention.
-        spec_hit: the hit, in tokens, that the third prompt is due.
+        spec_hit: the expected hit of the third prompt, in tokens.
         actual_hit: the hit that it was served; None where the subject raises.
     """
 

@@ -13,7 +13,7 @@ from hitproof.conformance.scope.layouts import judged_from_json
 
 
 def adopted(finding: Finding, occasion: str) -> Entry:
-    """An entry for a finding that nobody has looked into yet, on any release.
+    """An entry for a finding that has not been examined yet, on any release.
 
     ``occasion`` says when and on what it was found.
     """

@@ -7,7 +7,7 @@ take from the same functions which groups are modelled, which of them have draft
 these look ahead (`conformance.judge.content_entries`), and where states are exported
 (`conformance.playing.checkpoints`): an error in these shows in neither.
 
-- A page that nobody holds and no key names is NaN, and so is one that was taken for another use.
+- A page that no request holds and no key names is NaN, and so is one taken for another use.
 - A step computes the tokens that the request has in the end; those of drafts that turn out wrong
   are NaN once they are settled, and so are the entries of the draft head that depend on tokens
   which were not known.
@@ -60,7 +60,7 @@ class _Pass:
         return max(0, self.end - self.known)
 
     def state(self, layer: Layer, tokens: int) -> Tensor:
-        """The state of a layer as of so many tokens."""
+        """The state of a layer as of ``tokens`` tokens."""
         return self.states[layer][tokens - self.start]
 
 
@@ -154,7 +154,7 @@ class Numbers:
     # --- pages ---------------------------------------------------------------------------------
 
     def observed(self, seen: Observation) -> None:
-        """Poison what nobody can read any more, and what was taken for another use."""
+        """Poison what can no longer be read, and what was taken for another use."""
         held: dict[int, set[tuple[str, int]]] = {}
         for request, tables in seen.tables.items():
             for group, table in enumerate(tables):

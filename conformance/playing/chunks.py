@@ -92,7 +92,7 @@ class Chunks:
         return max(end - computed, 0)
 
     def _kept(self, num_tokens: int, size: int) -> int:
-        """The position of the state that is kept for the end of so many tokens."""
+        """The position of the state that is kept for the end of ``num_tokens`` tokens."""
         lookahead = size if self.engine.use_eagle_block_drop else 0
         ahead = self.engine.num_hash_lookahead_tokens
         return int(tail_boundary(self.tail, self.horizon, num_tokens, lookahead, size, ahead))

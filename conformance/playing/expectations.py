@@ -31,7 +31,7 @@ class Served:
 
 @dataclass(frozen=True)
 class LocalPrefix:
-    """The local prefix reported to a KV connector that loads Mamba states has so many tokens.
+    """The local prefix reported to a KV connector that loads Mamba states has ``tokens`` tokens.
 
     It is flagged if it ``lacks_state`` (`spec.connector`).
     """

@@ -56,7 +56,7 @@ class InFlight:
         self._passes = [each for each in self._passes if each is not known]
 
     def forget(self, request: str) -> None:
-        """The request is gone: nobody waits for its results."""
+        """The request is gone: its results are not awaited."""
         self._passes = [each for each in self._passes if each.request != request]
 
     def make_stale(self, request: str) -> None:
@@ -73,7 +73,7 @@ class InFlight:
         return sum(len(p.sampled) + p.rejected for p in self._of(request) if not p.stale)
 
     def progress(self, request: str, computed: int, preemptions: int, running: bool) -> Progress:
-        """What the scheduler writes into a request that has so many computed tokens."""
+        """What the scheduler writes into a request that has ``computed`` computed tokens."""
         passes = self._of(request)
         return Progress(
             computed,

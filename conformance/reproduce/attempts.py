@@ -149,7 +149,7 @@ class _Engine:
         return max((g.block_size for g in self.groups if g.kind is GroupKind.MAMBA), default=None)
 
     def hit(self, num_tokens: int, cached: Sequence[frozenset[int]]) -> int:
-        """What the spec demands of a lookup of a request of so many tokens."""
+        """The hit that the spec expects for a request of ``num_tokens`` tokens."""
         several = len(self.groups) > 1
         return longest_joint_hit(
             self.layout.shared,
@@ -160,7 +160,7 @@ class _Engine:
         )
 
     def local_prefix(self, num_tokens: int, cached: Sequence[frozenset[int]]) -> tuple[int, bool]:
-        """The local prefix due to a connector for such a request, and whether it lacks a state."""
+        """The local prefix that a connector must get for it, and whether that lacks a state."""
         length = longest_local_prefix(
             self.layout.shared,
             self.layout.alignment,
@@ -171,7 +171,7 @@ class _Engine:
         return length, self.hit(num_tokens, cached) < length
 
     def full_blocks(self, num_tokens: int) -> list[frozenset[int]]:
-        """Every full block of so many tokens, for each group that takes part in prefix caching."""
+        """Every full block of ``num_tokens`` tokens, for each group that uses prefix caching."""
         return [
             frozenset(range(num_tokens // group.block_size if group.prefix_cacheable else 0))
             for group in self.groups
@@ -229,7 +229,7 @@ def _computed(name: str, ends: Sequence[int]) -> Iterator[Schedule]:
 
 
 def _tokens(num_tokens: int, shared: int | None = None, fresh: int = _FRESH) -> RequestInput:
-    """A prompt of so many tokens, of which the first ``shared`` are the same in every prompt."""
+    """A prompt of ``num_tokens`` tokens; the first ``shared`` are the same in every prompt."""
     common = num_tokens if shared is None else shared
     return RequestInput((*range(common), *range(fresh, fresh + num_tokens - common)))
 

@@ -1,7 +1,7 @@
 """What hitproof does not judge: the one list, for documents and for what refuses it.
 
-A limit that can be asked for has a refusal, the words with which the code declines. Whoever
-declines takes them from here, and a test fails on a limit that nothing refuses any more.
+A limit that can be asked for has a refusal, the words with which the code declines. All refusals
+are taken from here, and a test fails on a limit that nothing refuses any more.
 """
 
 import tomllib

@@ -25,8 +25,8 @@ def _fresh(seed: int) -> Callable[[int], TokenRanges]:
 def conversations(requests: int, tokens: int, seed: int) -> Workload:
     """VLLM PR #43447: conversations of ``tokens`` tokens, one after another, then replayed.
 
-    Each is computed once, and after each the first one is looked up again: what would its replay
-    hit after so many others?
+    Each is computed once, and after each the first one is looked up again, which shows what its
+    replay would hit by then.
     """
     fresh = _fresh(seed)
     prompts = [fresh(tokens) for _ in range(requests)]

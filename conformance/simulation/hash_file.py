@@ -43,7 +43,7 @@ class HashFile:
         self.lookahead = lookahead
 
     def num_hashes(self, tokens: int) -> int:
-        """How many hashes so many tokens have."""
+        """How many hashes ``tokens`` tokens have."""
         return max(0, tokens - self.lookahead) // self.hash_block_size
 
     def write(

@@ -1,6 +1,6 @@
 """What a simulation asks of a manager: the calls of vLLM's scheduler, and nothing that judges them.
 
-Requests have their hashes from a file, and as many tokens as they should, all alike: without events
+Requests have their hashes from a file, and the right number of tokens, all alike: without events
 no manager reads them.
 """
 
@@ -32,7 +32,7 @@ class SimulatedManager(Protocol):
         """A request; ``hashes`` are those of its prompt and of its output to come."""
 
     def append(self, request: Any, count: int) -> None:
-        """The model sampled so many tokens."""
+        """The model sampled ``count`` tokens."""
 
     def lookup(self, request: Any) -> Lookup:
         """vLLM: ``get_computed_blocks``."""
@@ -41,7 +41,7 @@ class SimulatedManager(Protocol):
         """Whether ``allocate_slots`` gave slots; ``hit`` where the request is admitted with it."""
 
     def computed(self, request: Any, num_tokens: int) -> None:
-        """So many of its tokens are computed; 0 where it was preempted."""
+        """Set the number of its computed tokens; 0 where it was preempted."""
 
     def free(self, request: Any) -> None:
         """vLLM: ``free``."""

@@ -1,11 +1,11 @@
-"""Failures: what an exception says, and of whom. Checks, replay and shadow all ask here.
+"""Failures: what an exception means, and whose fault it is, for checks, replay and shadow.
 
 An exception that comes up while a subject is asked is one of four kinds. Either hitproof itself
 says why it cannot judge (`CannotJudge`, `Predates`, and `HistoryError` of what no history can ask
 for), or that it is wrong (`InternalError`), or its call does not reach the subject, which lacks a
 name or a parameter, or the subject reads what an object of hitproof's lacks that stands in for one
-of its own; all else is the subject's: it crashes. Where hitproof runs beside a subject that
-somebody else drives, as in a shadow, nothing that its own code raises is the subject's.
+of its own; all else is the subject's: it crashes. Where hitproof does not drive the subject, as in
+a shadow, nothing that its own code raises is the subject's.
 """
 
 import re

@@ -286,7 +286,7 @@ class Plan:
         finished: requests whose state the model runner forgets.
         preempted: those that were preempted since the last step, where that is said.
         copies: blocks to copy before the step computes, as pairs of source and target.
-        handle: what the target needs to take the step's result up.
+        handle: what the target needs to process the step's result.
         host: what workers of a host's pool are told; None without one.
         skips_drafts: whether no drafts are proposed after the step; None where the scheduler leaves
             that to the model runner.
@@ -296,9 +296,9 @@ class Plan:
             how many.
         encoded: the images that are encoded before the step computes, by request and place.
         freed: identifiers of images whose encoded outputs are forgotten before that.
-        zeroed: the blocks that are zeroed before all else; None where releases never say that.
+        zeroed: the blocks that are zeroed before all else; None where releases do not report it.
         awaits_tokens: whether its grammars need the tokens of steps in flight, so that the oldest
-            is taken up before this one samples. vLLM: ``pending_structured_output_tokens``.
+            is processed before this one samples. vLLM: ``pending_structured_output_tokens``.
         state_columns: the place in its tables at which the model runner finds the recurrent state
             of a request, where that is known.
         told: what a KV connector was told since the step before; None without one.
@@ -441,7 +441,7 @@ class RunningScheduler(Protocol):
         """The encoder's cache is reset, whatever runs."""
 
     def may_encode(self, length: int) -> bool:
-        """Whether an image of so many tokens has room in the encoder's cache, if need be by
+        """Whether an image of ``length`` tokens has room in the encoder's cache, if need be by
         evicting others. Asked last, when all requests have ended.
         """
 

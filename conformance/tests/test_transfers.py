@@ -76,7 +76,7 @@ class Runner:
         return done, codes(wrong)
 
     def taken_up(self, done: Done, **delivered: list[int]) -> list[Violation]:
-        """The step's results are taken up."""
+        """The step's results are processed."""
         return list(self.runner.taken_up(done, delivered))
 
 

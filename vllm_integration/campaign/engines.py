@@ -87,7 +87,7 @@ class Local:
                 yield job, future.result()
         except BrokenProcessPool as error:
             raise EngineError(
-                "a worker process was killed, perhaps for want of memory; use fewer --workers",
+                "a worker process was killed, perhaps out of memory; use fewer --workers",
                 Verdict.INCONCLUSIVE,
             ) from error
 
@@ -135,7 +135,7 @@ class OnRay:
         self._trees: dict[str, Any] = {}
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-        except Exception as error:  # Ray has no class for them: versions differ, nobody answers
+        except Exception as error:  # Ray has no class for them: versions differ, no answer
             raise EngineError(_of_ray(address, error), Verdict.USAGE) from error
         self._serve = ray.remote(num_cpus=1, max_retries=_RETRIES)(_serve_on_ray)
 
@@ -216,7 +216,7 @@ def _kept_busy(
 
 
 def _dial(address: str) -> None:
-    """See that somebody listens at HOST:PORT: Ray tries for minutes, and then ends the process."""
+    """Check that HOST:PORT accepts connections: Ray tries for minutes, then ends the process."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         return  # "auto"
@@ -225,7 +225,7 @@ def _dial(address: str) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise EngineError(
-            f"nobody answers at {address} ({reason}); give the address that `ray start --head` "
+            f"no cluster answers at {address} ({reason}); give the address that `ray start --head` "
             "printed, or leave --cluster out",
             Verdict.USAGE,
         ) from error

@@ -14,7 +14,7 @@ from hitproof.vllm_integration.verdict import Verdict
 
 @dataclass(frozen=True)
 class Until:
-    """When a campaign ends: after so many jobs in all, or so many hours of this run."""
+    """When a campaign ends: after a number of jobs in all, or of hours of this run."""
 
     jobs: int | None = None
     hours: float | None = None

@@ -167,7 +167,7 @@ def close() -> None:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Raise `_TooLong` in the body after so many seconds."""
+    """Raise `_TooLong` in the body after ``seconds``."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("a job runs in the main thread of a worker")
 

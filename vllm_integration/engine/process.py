@@ -133,7 +133,7 @@ class _Player:
         self._said: dict[int, list[int]] = {}
 
     def __call__(self, engine: Any, sizes: Sequence[int]) -> list[Output]:
-        """The outputs; so many requests at a time."""
+        """The outputs; ``sizes`` are the numbers of requests that are sent together."""
         outputs: list[Output] = []
         for size in sizes:
             numbers = range(len(outputs), len(outputs) + size)

@@ -281,7 +281,7 @@ def diagnose(target: Target, others: Sequence[Target], wanted: Wanted, limits: L
 
 
 def _refusal(model: Model, release: str, answer: dict[str, Any]) -> ModelError:
-    """Why a deployment has no hits, whose limit that is, and what to do."""
+    """Why a deployment has no hits, where that limit comes from, and what to do."""
     kind = OutOfReach if answer["end"] == "out of reach" else ModelError
     said = _ENDS[answer["end"]].sentence.format(
         model=model.name, release=f"vLLM {release}", why=answer["refused"]

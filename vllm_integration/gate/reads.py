@@ -34,11 +34,11 @@ class ReadStanding(StrEnum):
     VARIED = "varied"
     """Configurations and histories have several values, and each is judged by the spec."""
     IRRELEVANT = "irrelevant"
-    """They have several values, and what is due is the same for all."""
+    """They have several values, and the expected answer is the same for all."""
     ASSUMED = "assumed"
     """Nothing varies it."""
     UNREVIEWED = "unreviewed"
-    """Nobody has said yet."""
+    """Not reviewed yet."""
 
 
 @dataclass(frozen=True)

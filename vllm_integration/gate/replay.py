@@ -61,7 +61,7 @@ class ReplayReport(_Report):
     Attributes:
         history: the history.
         steps: how each step that was played deviated; "" when it was done as asked.
-        lookups: every lookup: the step, the request, the hit that is due, the hit served.
+        lookups: every lookup: the step, the request, the expected hit, the hit served.
         locations: of findings with no cause the line that decides, as far as it is known.
         reasons: of such findings why they are, where they are new among the histories of a run.
         trace: the history step by step, if it was asked for.

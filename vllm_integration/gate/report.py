@@ -158,7 +158,7 @@ class Report:
 
     @property
     def policy_changes(self) -> list[Standing]:
-        """Where the target does not behave as its release does, and nobody asked for that.
+        """Where the target does not behave as its release does, without having been asked to.
 
         The checks judge by how the target behaves, so nothing else would show it. Nor does anything
         else show that it does not behave as was asked for where no check depends on the policy.

@@ -147,7 +147,7 @@ class Selection:
     def judgement(self, whole: Judgement) -> tuple[Judgement, int]:
         """The findings that are wanted, and how many others are new.
 
-        Nothing is said of entries that did not reproduce: they may where nobody has looked.
+        Entries that did not reproduce are not reported: they may, in what was not checked.
         """
 
         def is_wanted(finding: Finding) -> bool:

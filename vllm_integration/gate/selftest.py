@@ -150,7 +150,7 @@ class SelfTestReport:
         return sum(bool(m.caught) for m in counted), len(counted)
 
     def verdict(self, at_least: float) -> Verdict:
-        """Whether so many percent are caught, no entry is stale, and no survivor is killed."""
+        """Whether ``at_least`` percent are caught, no entry is stale, and no survivor is killed."""
         if self.unfinished or not self.judged:
             return Verdict.INCONCLUSIVE
         good = self.share >= at_least and not self.stale and not self.killed

@@ -41,7 +41,7 @@ _HISTORIES_TO_SHRINK = 400
 """Histories that are replayed to shrink one finding."""
 
 _PROOFS = 3
-"""Of the time for an answer, a proof has one part in so many; there may be two."""
+"""A proof gets the time for an answer divided by this; there may be two proofs."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

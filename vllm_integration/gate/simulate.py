@@ -59,7 +59,7 @@ class Run:
         cannot: why it could not be played; empty where it could.
         failed: whether that is a crash or a time-out, not something that the release lacks.
         served: what became of each request, in their order.
-        samples: cached keys of each group, after so many requests.
+        samples: cached keys of each group, by the number of requests served before.
         operations: calls and seconds, by operation.
         seconds: wall clock of the whole.
         release: the version of the release that it is; None where it is none.

@@ -214,7 +214,7 @@ class _Writer:
     def assertion(self, expected: Expected) -> list[str]:
         """The lines that assert what the spec demands."""
         if isinstance(expected, Admitted):
-            raise CannotJudge("a manager admits nobody")
+            raise CannotJudge("a manager admits no requests")
         return self._shaped(expected)
 
     def _shaped(self, told: Statement | Expected) -> list[str]:

@@ -392,7 +392,7 @@ class _Writer:
 
     @property
     def _steps(self) -> int:
-        """So many steps are more than enough: each computes a token at least."""
+        """More steps than it takes: each computes a token at least."""
         arrivals = self._history.requests.values()
         tokens = sum(len(each.prompt) + len(each.sampled) for each in arrivals)
         waits = sum(

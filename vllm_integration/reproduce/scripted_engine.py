@@ -50,8 +50,8 @@ class Engine:
     ) -> None:
         self.scheduler = scheduler
         self.arrivals = arrivals
-        self.batches = batches  # at most so many steps are in flight
-        self.drafts = drafts  # the model proposes so many
+        self.batches = batches  # steps in flight, at most
+        self.drafts = drafts  # how many the model proposes
         self.hits: dict[str, int] = {}
         self.delivered: dict[str, list[int]] = {name: [] for name in arrivals}
         self.arrived: dict[str, int] = {}
@@ -189,7 +189,7 @@ class Engine:
         return ModelRunnerOutput(ids, places, tokens), drafts
 
     def most_right(self, _: str, tried: int) -> int:
-        """At most so many of the drafts that are verified can be right."""
+        """How many of the ``tried`` drafts can be right at most."""
         return tried
 
     def update(self, step: int, output: Any, result: Any, drafts: Any) -> Any:
@@ -602,7 +602,7 @@ class FailedLoadEngine(LoadedReadingEngine):
         self.spoilt, self.misread = set(), deque()
 
     def compute(self, chunks: list[tuple[str, int, int]]) -> None:
-        """Compute a step, and note who reads what a load has spoilt."""
+        """Compute a step, and note which requests read what a load has spoilt."""
         self.misread.append(set())
         super().compute(chunks)
 
@@ -629,7 +629,7 @@ class FailedLoadEngine(LoadedReadingEngine):
         return invalid
 
     def update(self, *arguments: Any) -> None:
-        """Give the scheduler the result, and look who gets a token of it."""
+        """Give the scheduler the result, and note which requests get a token of it."""
         had = {name: len(tokens) for name, tokens in self.delivered.items()}
         super().update(*arguments)
         for name in self.misread.popleft():
@@ -647,7 +647,7 @@ class HostPoolEngine(Engine):
     steps = 0
 
     def connect(self, transfers: dict[str, Transfer], delay: int) -> None:
-        """What there is to load, and so many steps later all is reported."""
+        """What there is to load, and after how many steps it is reported."""
         self.transfers, self.delay = transfers, delay
         self.copying, self.loading = [], []
         for name, each in transfers.items():

@@ -27,7 +27,7 @@ class Constraint(NamedTuple):
 
     grammar: Any
     steps: int  # how long after its arrival it is compiled
-    valid_drafts: tuple[int, ...] = ()  # so many are, of each step in turn
+    valid_drafts: tuple[int, ...] = ()  # how many, of each step in turn
 
 
 class GrammarEngine(Engine):
@@ -113,7 +113,7 @@ class GrammarEngine(Engine):
                 self.acceptable[name] = len(drafts)
 
     def most_right(self, name: str, tried: int) -> int:
-        """At most so many of the drafts that are verified can be right."""
+        """How many of the ``tried`` drafts can be right at most."""
         valid = self.valid.get(name, tried)
         return min(tried, valid, self.acceptable.get(name, tried))
 

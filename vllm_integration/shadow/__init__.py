@@ -1,4 +1,4 @@
-"""The shadow: the spec beside a real ``KVCacheManager`` while somebody else drives it.
+"""The shadow: the spec beside a real ``KVCacheManager`` that hitproof does not drive.
 
 Read in this order: `scope` (what of a manager the spec speaks of), `real` (its cache and tables as
 they are), `judged` (one manager and its judge), `lives` (its requests), `shadow` (its calls),

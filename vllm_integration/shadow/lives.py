@@ -127,7 +127,7 @@ class Lives:
         if found is not None:
             shared = found.shared
             if not getattr(request, "shared_prefix_boundary", 0):
-                shared = shared._replace(kept=0)  # whoever looked up did not pass it on
+                shared = shared._replace(kept=0)  # the caller of the lookup did not pass it on
         served = blocks is not None and any(map(len, blocks.blocks))
         if served and (found is None or found.blocks is not blocks or found.length != local):
             self._judged.report.not_judged["a hit that no lookup of the manager returned"] += 1

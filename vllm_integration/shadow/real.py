@@ -34,7 +34,7 @@ def named(request: Any, end: int, hash_block_size: int) -> Prefix:
 
 @dataclass(frozen=True)
 class State:
-    """What calls change and others should not: to tell whether somebody else has changed it.
+    """What only calls should change, to detect changes from elsewhere.
 
     Attributes:
         cached: the blocks under each key.

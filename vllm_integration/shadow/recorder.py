@@ -53,7 +53,7 @@ class Recorder:
         """What a call asks, as long as nothing is changed by it; None when it is not noted."""
         if self.transcript.ended or method in _SILENT:
             return None
-        if method == "pop_blocks_for_free":  # they are freed when nobody writes them any more
+        if method == "pop_blocks_for_free":  # they are freed once they are no longer written
             method = "free"
         if method not in _NOTED:
             self.end(f"{method} is called, for which histories have no step")
@@ -128,7 +128,7 @@ class Recorder:
     def _places(
         self, block_ids: set[int], managers: Sequence[Any]
     ) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
-        """Blocks by the requests that hold them; the record ends when nobody holds one."""
+        """Blocks by the requests that hold them; the record ends when one has no holder."""
         found: list[tuple[str, int, tuple[int, ...]]] = []
         for request, name, _ in self._seen.values():
             for group, table in enumerate(tables_of(managers, request.request_id)):
@@ -150,7 +150,7 @@ def write_histories(path: Path, transcripts: Iterable[Transcript]) -> tuple[int,
             line = None if history is None else json.dumps(as_json(history))
             try:
                 if line is not None:
-                    read(line, "a history")  # what nobody can read back is no record
+                    read(line, "a history")  # what cannot be read back is no record
                     file.write(line + "\n")
                     written += 1
             except HistoryError as error:

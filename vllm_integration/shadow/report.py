@@ -18,7 +18,7 @@ LEDGERS = (LEDGER,)
 
 @dataclass(frozen=True)
 class Sighting:
-    """Where a manager breaks the spec while somebody else drives it.
+    """Where a manager that hitproof does not drive breaks the spec.
 
     Attributes:
         violation: how.

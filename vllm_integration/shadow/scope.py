@@ -1,4 +1,4 @@
-"""What the spec can say of a manager that somebody else has made: its configuration."""
+"""What the spec can say of a manager that hitproof did not create: its configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The shadow of one manager: what somebody asks of it, judged call by call.
+"""The shadow of one manager: the calls that it gets, judged one by one.
 
 The judge is the spec, asked about the manager's own cache after the call. What the reference does
 for speed: its lookup and its mask, both proved, run on the real cache, and only where the manager
@@ -79,7 +79,7 @@ class Shadow:
             self._state = state_of(self._judged.cache, self._judged.managers)
 
     def before(self, call: Call) -> None:
-        """A call begins; find out whether somebody changed what only calls should."""
+        """A call begins; find out whether state changed that only calls should change."""
         if self._thorough:
             self._compare()
         if self._recorder is not None and call.method in KNOWN_METHODS:
@@ -145,7 +145,7 @@ class Shadow:
             self._lockstep = None
 
     def raised(self, call: Call, error: BaseException) -> None:
-        """A call raised: whoever made it sees that; how far it got is not known."""
+        """A call raised: its caller sees that; how far it got is not known."""
         why = f"{call.method} raised {type(error).__name__}"
         if self._recorder is not None:
             self._recorder.end(why)

@@ -1,4 +1,4 @@
-"""Lookups of single groups that somebody makes without a ``KVCacheManager``, judged by the spec."""
+"""Lookups of single groups without a ``KVCacheManager``, judged by the spec."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class _Keys:
         self.inputs: Sequence[object] = ()
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
-        """Nobody calls it."""
+        """Never called."""
         raise NotImplementedError
 
 

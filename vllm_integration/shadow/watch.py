@@ -104,7 +104,7 @@ class Watch:
         inner = any(outer in KNOWN_METHODS for outer in self._busy)
         if shadow is None or inner:
             if self.on and not inner and manager not in self._made:
-                self.report.not_judged["calls of a manager that nobody saw being made"] += 1
+                self.report.not_judged["calls of a manager created before the shadow"] += 1
             return self._inside(name, method, given)
         call: Call | None = None
         with _Guard(self, name):
@@ -150,7 +150,7 @@ class Watch:
 
 
 class _Guard:
-    """Keeps our own errors from whoever calls the manager."""
+    """Keeps our own errors from the manager's caller."""
 
     __slots__ = ("_watch", "_what")
 

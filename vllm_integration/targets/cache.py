@@ -61,7 +61,7 @@ def found(kind: str, name: str) -> Path | None:
 
 @contextmanager
 def _locked(path: Path, announce: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock at ``path``. It ends with its process, so a killed run blocks nobody."""
+    """Hold the lock at ``path``. It ends with its process, so a killed run blocks no other."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -262,7 +262,7 @@ def test_an_address_where_nobody_answers_is_one_sentence() -> None:
         with pytest.raises(EngineError) as caught:
             OnRay(address, sums.work, GIVEN.setting)
     assert str(caught.value) == (
-        f"nobody answers at {address} (Connection refused); give the address that "
+        f"no cluster answers at {address} (Connection refused); give the address that "
         "`ray start --head` printed, or leave --cluster out"
     )
     assert caught.value.verdict is Verdict.USAGE

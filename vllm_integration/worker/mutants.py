@@ -68,7 +68,7 @@ def looks_up(family: Family, function: FunctionType) -> bool:
 
 
 def sampled(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """So many of the mutants, chosen by a hash of their text, in their order."""
+    """``count`` of the mutants, chosen by a hash of their text, in their order."""
 
     def rank(number: int) -> str:
         return hashlib.sha256(f"{seed} {found[number].name}".encode()).hexdigest()

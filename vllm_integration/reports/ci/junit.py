@@ -100,7 +100,7 @@ def refusal(verdict: Verdict, sentence: str) -> str:
 
 
 def _not_judged(report: Report, name: str, message: str) -> _Case:
-    """What is not there, which is an error where nobody has left it out."""
+    """A missing part, which is an error unless it was left out on request."""
     if report.restricted is None:
         return _Case(name, "error", message)
     return _Case(name, "skipped", readable(report.restricted.describe()))
