@@ -55,7 +55,7 @@ def obligation_query(
 ) -> Query:
     """The question that proves an obligation when it has no model.
 
-    Its formulas take a while to build; ``built`` are they when somebody has.
+    Its formulas take a while to build; ``built`` are they, where built already.
     """
     about = {"claim": claim, "obligation": obligation.name, "sentence": obligation.sentence}
     text = _smt2(*(built or _built(obligation.state, obligation.interpretation)))

@@ -323,7 +323,7 @@ class Recorded:
         self._labels, self._keys, self._allocated = labels, keys, frozenset()
 
     def _is_reused(self, block: int, keys: Mapping[int, tuple[Any, ...]]) -> bool:
-        """Whether a block that somebody holds now was evicted before, and is a new one."""
+        """Whether a block that is held now was evicted before, and is a new one."""
         if block in self._allocated:
             return True
         kept = set(self._keys.get(block, ())) <= set(keys.get(block, ()))

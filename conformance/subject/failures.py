@@ -78,7 +78,7 @@ def classify(error: BaseException, *, asked: bool = True) -> FailureKind:
             return FailureKind.INCONCLUSIVE
         case _ if asked:
             return FailureKind.CRASH
-        case ConfigurationError():  # somebody's use of it that the spec has not
+        case ConfigurationError():  # a use of it that the spec does not have
             return FailureKind.INCONCLUSIVE
         case _:
             return FailureKind.INTERNAL

@@ -170,7 +170,7 @@ def test_it_ends_where_no_scheduler_would_ask_so() -> None:
 
 def test_it_ends_where_the_notes_do_and_leaves_out_other_requests() -> None:
     transcript = noted(history(3))
-    transcript.ended = "somebody changed the cache past the manager"
+    transcript.ended = "the cache was changed past the manager"
     del transcript.calls[3:]
     made, why = history_of(transcript)
     assert why == transcript.ended

@@ -30,7 +30,7 @@ class Run:
         keep_facts: whether what the target did is asked for, too.
         also: histories to be replayed besides.
         cases: entries whose cases are judged as well; what diverges there is not known.
-        shows_known: whether somebody is shown known divergences. They stay as they were found,
+        shows_known: whether known divergences are shown. They stay as they were found,
             neither shrunk nor demonstrated, if not.
         wanted: what the run is restricted to.
     """

@@ -97,7 +97,7 @@ class Hooks:
         setattr(owner, name, wrapper)
 
         def undo() -> None:
-            if vars(owner).get(name) is wrapper:  # else somebody has put theirs over it
+            if vars(owner).get(name) is wrapper:  # else another patch covers it
                 setattr(owner, name, original)
 
         self._undo.append(undo)

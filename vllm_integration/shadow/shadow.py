@@ -5,8 +5,8 @@ for speed: its lookup and its mask, both proved, run on the real cache, and only
 differs from them is the spec asked clause by clause, which says what is wrong, or that nothing is.
 So the work after a call is in proportion to what the call was about, not to the pool.
 
-With `thorough` the whole pool is judged after every call and compared before the next one: what
-somebody changed in between, past the manager, ends what it makes impossible to judge.
+With `thorough` the whole pool is judged after every call and compared before the next one: a change
+in between, past the manager, ends what it makes impossible to judge.
 """
 
 from collections import OrderedDict
@@ -65,7 +65,7 @@ class Shadow:
         self._state: State | None = None
         # Whether what requests hold is no longer judged, nor the pool's invariants.
         self._lost = self._lost_pool = False
-        # Whether somebody else put keys into the cache, or took them out.
+        # Whether keys were put into the cache, or taken out, past the manager.
         self._edited = False
         # Seconds in the manager, and in audits of it.
         self._spent = self._audited = 0.0
@@ -91,16 +91,16 @@ class Shadow:
             return
         assert known is not None
         if self._recorder is not None:
-            self._recorder.end("somebody changed the cache past the manager")
-        self._leave("somebody changed the cache past the manager")
+            self._recorder.end("the cache was changed past the manager")
+        self._leave("the cache was changed past the manager")
         self._edited = self._edited or now.cached != known.cached
         pool_changed = (now.ref_counts, now.free) != (known.ref_counts, known.free)
         if now.tables != known.tables or (pool_changed and not self._lost_pool):
-            self._give_up("somebody changed blocks or tables past the manager")
+            self._give_up("blocks or tables were changed past the manager")
         self._state = now
 
     def _give_up(self, why: str) -> None:
-        """Note that what blocks hold and who holds them cannot be judged of this manager any more.
+        """Note that the contents and holders of this manager's blocks can no longer be judged.
 
         Hits still are: they are judged on the cache as it is.
         """

@@ -88,7 +88,7 @@ def test_upstreams_tests_of_0_23_conform_and_their_record_replays(tmp_path: Path
     shown = re.search(r"test_single_type_kv_cache_manager.py\n(.*?)\.\.\.", GUIDE.read_text(), re.S)
     assert shown is not None
     assert shown[1] in result.stdout
-    assert "somebody changed blocks or tables past the manager" in result.stdout
+    assert "blocks or tables were changed past the manager" in result.stdout
     histories = read_lines(record.read_bytes(), record.name, read)
     assert sum(len(history.steps) for history in histories) > 100
     replayed = hitproof("replay", record, "0.23.0", "--format", "json")
@@ -264,7 +264,7 @@ def test_broken_managers_fail_their_tests_and_sound_ones_do_not(tmp_path: Path) 
         assert shown in failed[name], failed[name]
     assert "1 xfailed" in result.stdout
     assert result.returncode == 1
-    assert "somebody changed blocks or tables past the manager" in result.stdout
+    assert "blocks or tables were changed past the manager" in result.stdout
     assert "allocate_slots raised ValueError" in result.stdout
 
 
