@@ -221,8 +221,24 @@ def _run_is_kept(siblings: bool) -> Iterable[Obligation]:
     )
 
 
+@obligation(
+    "resend_computes_a_token_and_has_its_hashes",
+    "A resend may hit a length if and only if a token of the prompt is left to compute, and all "
+    "tokens that hashes of the hit cover are in the prompt.",
+    whole_prompt=("So it may hit the whole prompt if its hashes are known.", {"left": 0}),
+)
+def _resend_cap(at: Interpretation, left: int = 1) -> Statement:
+    length, prompt, covered = (at.integer(n) for n in ("length", "prompt", "hash_lookahead"))
+    may_hit = length <= retention.resend_cap(prompt, covered)
+    return Statement(
+        (("hashes do not lag behind", 0 <= covered),),
+        may_hit == ((length + left <= prompt) & (length + covered <= prompt)),
+    )
+
+
 def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
     yield from promises.replays()
+    yield from _resend_cap
     yield from _run_is_kept(siblings=False)
     for kind, lookahead in CASES:
         if kind in retention.SPARSE_KINDS:

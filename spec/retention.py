@@ -33,7 +33,6 @@ from hitproof.spec.terms import (
     is_multiple,
     max,
     min,
-    tested,
 )
 
 SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
@@ -73,7 +72,6 @@ def replay_boundary(
     return max(limit // alignment_tokens * alignment_tokens, 0)
 
 
-@tested
 def resend_cap(prompt: Tokens, hash_lookahead_tokens: Tokens = 0) -> Tokens:
     """The cap of a resend of a prompt, in tokens.
 

@@ -20,7 +20,7 @@ from hitproof.proofs.prover import ProofResult, Settings, Solver, prove
 from hitproof.proofs.scans import _setting
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.proofs.watching import seen_in, watched
-from hitproof.spec import hits, mask, sharing
+from hitproof.spec import attention, groups, hits, mask, retention, sharing
 from hitproof.spec.claims import CLAIMS, Basis, Clause, Status, basis
 from hitproof.spec.groups import BlockGeometry, ConfigurationError, Group, GroupKind
 from hitproof.spec.releases.sequential import one_pass_suffices
@@ -83,6 +83,14 @@ def test_a_clause_that_gives_a_python_value_is_not_seen() -> None:
 
 def test_executable_clauses_belong_to_a_claim() -> None:
     assert {clause for claim in CLAIMS.values() for clause in claim.clauses} >= EXECUTABLE
+
+
+@pytest.mark.parametrize("module", [attention, groups, hits, mask, retention])
+def test_all_clauses_of_the_core_are_proved(module: ModuleType) -> None:
+    cited = {clause for claim in CLAIMS.values() for clause in claim.clauses}
+    own = [clause for clause in cited if clause.__module__ == module.__name__]
+    assert own
+    assert {basis(clause) for clause in own} == {Basis.PROVED}
 
 
 def test_each_theorem_says_what_it_covers() -> None:

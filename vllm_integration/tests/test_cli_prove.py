@@ -17,7 +17,7 @@ from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.verdict import Verdict
 
 CLAIM = "mask_keeps_every_reachable_block"
-RESENDS = "retention_keeps_resends_and_extensions"
+FINE = "fine_grained_hit_is_vouched_for"
 PROVER = "hitproof.proofs.prover.prove_in_subprocess"
 
 
@@ -63,12 +63,12 @@ def test_clauses_are_labelled_by_what_was_asked(
     labels = dict.fromkeys(("in_mask", "next_boundary", "in_stored_mask", "is_due"), "proved")
     assert json.loads(output)[-1]["clauses"] == labels
     assert "what a connector stores" in json.loads(output)[-1]["covers"]
-    partly = [replace(result, claim=RESENDS, clauses=("resend_cap",)) for result in proved]
+    partly = [replace(result, claim=FINE, clauses=("peek",)) for result in proved]
     _, output = run(monkeypatch, partly, "--verbose")
-    assert "1 clause tested, since no theorem notices some changes of them: resend_cap" in output
-    assert "tested: resend_cap" in output
+    assert "1 clause tested, since no theorem notices some changes of them: peek" in output
+    assert "tested: peek" in output
     _, output = run(monkeypatch, partly, "--format", "json")
-    assert json.loads(output)[-1]["clauses"]["resend_cap"] == "tested"
+    assert json.loads(output)[-1]["clauses"]["peek"] == "tested"
     blind = [replace(result, clauses=()) for result in proved]
     _, output = run(monkeypatch, blind, "--verbose")
     assert "4 clauses executable, on ints only: in_mask, in_stored_mask" in output
