@@ -319,8 +319,8 @@ class ReferenceSubject:
         alone: bool,
         interval: int | None = None,
     ) -> list[bool]:
-        """The blocks that are due by the spec."""
-        del alone, interval  # which thins out what is due in no group that is judged by it
+        """The blocks that must be registered by the spec."""
+        del alone, interval  # which thins out no group that is judged by it
         shape, size = configuration.shape, configuration.group.block_size
         final = (num_tokens - not_final) // size
         return [bool(is_due(shape, block, final)) for block in range(num_tokens // size)]

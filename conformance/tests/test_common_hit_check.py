@@ -40,7 +40,7 @@ GPT_OSS = next(model for model in MODELS if model.name == "gpt-oss-like")
 VALID, LONGEST = "common_hit_is_valid_for_every_group", "common_hit_is_the_longest"
 
 Ask = Callable[[LookedUp, int, int], int]
-"""The hit of one set of groups within so many tokens, with so many lookahead blocks."""
+"""The hit of one set of groups within a number of tokens, with a number of lookahead blocks."""
 
 Distortion = Callable[[LookupAnswer, Any], LookupAnswer]
 

@@ -116,7 +116,7 @@ CASES: dict[str, tuple[ContentModel, str]] = {
     "a key is wrong once its block is written again": (content(FULL), """
         a 1,2 0:4; key 0 2 a[0:4]; c 2 0:2 10; key 0 2 a[0:4] -> key-names-other-content
     """),
-    "a key vouches for a draft layer's entries but the last": (content(FULL, drafts=1), """
+    "a key covers a draft layer's entries but the last": (content(FULL, drafts=1), """
         a 1,2,3 0:6; hold 0 3 a[0:6]; b 4,5,6 0:6; hold 0 6 a[0:6]; settle a 5; lack 0 3 a[0:6]
     """),
     # Copies are made before a step computes, and are not of what another writes in their step.
@@ -145,9 +145,9 @@ CASES: dict[str, tuple[ContentModel, str]] = {
         lack_in_step 0 5 a[0:3]
     """),
 }  # fmt: skip
-"""What is done with the content. A request with its tables computes tokens, of which so many are
+"""What is done with the content. A request with its tables computes tokens, of which a number is
 known, 8 by default; a block has, or lacks, what a name says, or has a key of that name. Behind an
-arrow: the codes of what is wrong, and words of what is said of it."""
+arrow: the codes of what is wrong, and words of its description."""
 
 
 def done(model: ContentModel, line: str) -> Iterable[Violation]:
@@ -248,7 +248,7 @@ def test_what_is_loaded_is_there_when_the_load_is_done() -> None:
 
 
 def test_the_target_of_a_copy_holds_it_until_the_step_ends() -> None:
-    """Whoever has the block by then, as a manager that is played gives it back at once."""
+    """Even if the block has a new holder, as a manager that is played gives it back at once."""
     model = content(MAMBA)
     assert not [*model.compute("a", ((1,),), 0, 4, 8)]
     assert not [*model.compute("c", ((2,),), 0, 4, 8)]

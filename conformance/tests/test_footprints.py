@@ -264,7 +264,7 @@ def test_what_grows_and_what_shrinks_is_noticed(
 
 
 def two_or_nothing(instead: int) -> Answer:
-    """Serves ``instead`` tokens where six are due."""
+    """Serves ``instead`` tokens where six are expected."""
 
     def answer(found: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
         del pool, configuration

@@ -70,7 +70,7 @@ def test_drafts_are_checked_late(left: dict[str, int], wrong: list[str]) -> None
     ("masks", "wrong"),
     [
         (Masks((4, 5, 6), 2), []),
-        (Masks((4, 5, None), 1), []),  # nobody gets what is sampled after a draft that is no token
+        (Masks((4, 5, None), 1), []),  # what follows a draft that is no token is not delivered
         (Masks((4, 5, 6, None), 3), []),  # nor after one that the grammar rejects
         (Masks((4, None, None), 2), ["grammar-ignored(how=mask)"]),
         (Masks((4, 5), 2), ["grammar-ignored(how=mask)"]),

@@ -56,7 +56,7 @@ def test_claims_state_themselves() -> None:
 
 
 NO_CLAUSES = {f"hitproof.spec.{name}" for name in ("claims", "terms", "releases.policies")}
-"""Modules that state nothing of a hit: the registry, arithmetic, and who has which policy."""
+"""Modules that state nothing of a hit: the registry, arithmetic, and the policies of releases."""
 
 
 def test_every_public_clause_belongs_to_a_claim() -> None:

@@ -79,7 +79,7 @@ class Small:
             groups, d.num_gpu_blocks, size, d.max_model_len, d.max_num_batched_tokens
         )
         self._size = size
-        # Whoever counts the ranks once more takes too few blocks.
+        # Counting the ranks once more takes too few blocks.
         more = d.decode_context_parallel_size if self.fault == "ranks twice" else 1
         self._taken_for = size * more
         self._rows: dict[str, _Row] = {}

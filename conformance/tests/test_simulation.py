@@ -69,7 +69,7 @@ def engine(
     interval: int | None = None,
     eagle: bool = False,
 ) -> EngineConfiguration:
-    """One whose pool has room for so many requests of the longest length."""
+    """One whose pool has room for a number of requests of the longest length."""
     made = EngineConfiguration(
         groups, 2, unit, workload.longest, chunk, use_eagle=eagle, retention_interval=interval
     )

@@ -75,7 +75,7 @@ TESTS = (
 )
 
 PARTS = 16
-"""Into so many tests the mutants are split."""
+"""The number of tests that the mutants are split into."""
 
 
 @cache

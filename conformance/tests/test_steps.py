@@ -231,7 +231,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         ),
         ([[step("a", 0, 15)]], {}),
         ([RUN, []], {"before": ["a"], "after": ["a"]}),
-        # What comes later gets what is due to the first.
+        # A later request gets what the first should get.
         ([RUN, [step("b", 0, 16)]], {"before": ["a"], "after": ["a", "b"], "known": BOTH}),
     ],
     "drafts-never-verified": [

@@ -126,7 +126,7 @@ def noted(played: History) -> Transcript:
 
 
 def asks(transcript: Transcript) -> list[Asked]:
-    """The calls that are not free; evictions are named by who holds the blocks."""
+    """The calls that are not free; evictions are named by the holders of the blocks."""
     free = ("get_computed_blocks", "new_step_starts", "evict_blocks")
     return [call for call in transcript.calls if call.method not in free]
 

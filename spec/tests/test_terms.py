@@ -55,7 +55,7 @@ def test_implication_and_negation() -> None:
 
 
 class Spoken(Symbol):
-    """A symbol of which anything is just said."""
+    """A symbol whose formulas are texts."""
 
     def __init__(self, name: str) -> None:
         self.name, self.logic = name, Saying()

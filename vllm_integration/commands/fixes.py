@@ -66,7 +66,7 @@ def list_fixes(output: Format = Format.TEXT) -> None:
 @app.command("show", cls=ConfiguredCommand, epilog=EXIT_CODES)
 @spread
 def show_fix(number: int, output: FixFormat = FixFormat.TEXT) -> None:
-    """Show a fix: what was wrong, who is hit, the change, its cost, a test, and the patch."""
+    """Show a fix: the fault, its impact, the change, its cost, a test, and the patch."""
     with failures(output, FixError, CommitError):
         (fix,) = named([number])
         releases = read_survey(SURVEY)

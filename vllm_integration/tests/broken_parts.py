@@ -95,7 +95,7 @@ def offloading(many: int, how: str, *names: str) -> Iterable[SchedulerHistory]:
 
 
 def named(many: int, *features: str) -> Iterable[SchedulerHistory]:
-    """So many scenarios with each of these features."""
+    """``many`` scenarios with each of these features."""
     return (scenario(f"1:{number} with {each}") for each in features for number in range(many))
 
 

@@ -154,7 +154,7 @@ def test_a_job_with_two_results_is_inconclusive(tmp_path: Path) -> None:
 
 
 def _full(kept: Store, after: int) -> None:
-    """Let the disk be full after so many lines."""
+    """Let the disk be full after ``after`` lines."""
     opened = kept._opened
 
     class Part:

@@ -345,7 +345,7 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.18.0", "0.23.0", "0.33.0"])
 def test_what_an_engine_asked_is_judged_on_releases(release: str) -> None:
-    """Nothing but known divergences, and the hits that are due unless admission differs."""
+    """Nothing but known divergences, and the expected hits unless admission differs."""
     recorded = engine_vectors()
     left_out = LEFT_OUT.get(release, {})
     recorded = {

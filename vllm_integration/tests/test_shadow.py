@@ -536,7 +536,7 @@ def test_an_engine_is_judged_and_left_as_it_is(tmp_path: Path) -> None:
     assert len(told["sound"][2]) == 1
     assert (seen["sound"]["managers"], seen["sound"]["errors"]) == (6, {})
     assert min(seen["sound"][what] for what in ("lookups", "hits", "blocks", "audits")) > 0
-    # Its own errors reach nobody, and end it.
+    # Its own errors are not seen outside, and end it.
     for broken in ("broken _as_reference", "broken before", "broken after"):
         assert sum(seen[broken]["errors"].values()) == 10
     assert log.count("the shadow switches itself off") == 3

@@ -1,7 +1,7 @@
 """vLLM's own tests of the prefix cache, run in a copy of the worker on the imported vLLM.
 
 They run without vLLM's ``conftest.py``, and offline. Tests that fail on the unmodified target, for
-want of a model or a device, are left out.
+lack of a model or a device, are left out.
 """
 
 import contextlib

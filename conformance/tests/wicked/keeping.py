@@ -106,7 +106,7 @@ class ReadAndThenStoredForAnotherLength(_ForAnotherLength):
 
 @keeping
 class StoredAList(Keeping):
-    """What is stored is changed later, by whoever has it."""
+    """What is stored is changed later, by another holder of it."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []

@@ -411,7 +411,7 @@ _table: list[Any] = []
 
 @wicked
 def returns_a_table_that_was_there(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    """Whoever asked the time before has cut the block table to the hit."""
+    """The previous caller has cut the block table to the hit."""
     right = hit(pool, keys, limit)
     strange = len(_table) == limit - MANY != right
     _table[:] = pool.table
