@@ -1,8 +1,8 @@
 """What is found of a target of which one part is broken, by an edit of ``cases/parts.toml`` each.
 
 Run with the name of a part, in a process of its own with the target on its path; prints what was
-found of each fault: in histories that show nothing of the target as it is, or by the checks of
-tiers.
+found of each fault: in histories that show nothing of the target as it is, or on such layouts by
+the checks of tiers.
 """
 
 import json
@@ -18,7 +18,7 @@ from hitproof.conformance.histories.scenarios import scenario
 from hitproof.conformance.histories.workload_json import read_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scheduling.playing import play
-from hitproof.conformance.scope.layouts import beside_umbp, offloaded
+from hitproof.conformance.scope.layouts import Layout, beside_umbp, layouts, offloaded
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests.drawn import drawn
@@ -44,20 +44,22 @@ def found(subject: VllmSchedulers, histories: Iterable[SchedulerHistory], start:
     return []
 
 
-LAYOUTS = {"tiers": offloaded, "umbp": beside_umbp}
+LAYOUTS: dict[str, Callable[[Profile], Iterable[Layout]]] = {
+    "tiers": offloaded,
+    "umbp": beside_umbp,
+    "mooncake": layouts,
+}
 """Where the checks of tiers show the faults of a part."""
 
 
-def of_tiers(subject: VllmSubject, part: str, start: str) -> list[str]:
-    """What the checks of tiers show that begins so."""
-    evidence = (
-        each
-        for layout in LAYOUTS[part](Profile.QUICK)
-        for check in (check_tier_lookup, check_tier_masks)
-        for each in check(subject, layout).evidence
-    )
-    defects = {str(each.signature.defect) for each in evidence}
-    return [each for each in defects if each.startswith(start)]
+def of_tiers(subject: VllmSubject, judged: Iterable[Layout], start: str) -> list[str]:
+    """What begins so, by the first check of a tier that shows it."""
+    for layout in judged:
+        for check in (check_tier_lookup, check_tier_masks):
+            defects = {str(e.signature.defect) for e in check(subject, layout).evidence}
+            if fitting := [each for each in defects if each.startswith(start)]:
+                return fitting
+    return []
 
 
 def is_tested(
@@ -104,6 +106,14 @@ def kept(*files: Path) -> Iterable[SchedulerHistory]:
     return [read_workload(each.read_text(encoding="utf-8")) for each in files]
 
 
+REPAIRED = (
+    "1:315 with offloads, windows, resets",
+    "1:2498 with reads fail, windows, drafts",
+    "1:93 with offloads, hits inside blocks, asked twice",
+    "1:30",
+)
+"""Scenarios of the default profile that show what releases repaired in a store."""
+
 PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "connectors": lambda: chain(
         drawn(48, "connector", "resets"),
@@ -129,6 +139,10 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
         named(12, "in chunks, windows, drafts"),
     ),
     "stores": lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks")),
+    "repaired": lambda: chain(
+        map(scenario, REPAIRED),
+        named(20, "two connectors, states"),
+    ),
     "several": lambda: named(24, "two connectors", "two connectors, states"),
     "umbp_stores": lambda: chain(
         named(36, "umbp", "umbp, states", "umbp, windows, drafts"),
@@ -159,7 +173,11 @@ def main(part: str, *wanted: str) -> None:
         right = [each for each in PARTS[part]() if not shown(subject, each)]
         look = partial(found, subject, right)
     else:
-        look = partial(of_tiers, VllmSubject(frozenset()), part)
+        checked = VllmSubject(frozenset())
+        right_ones = [
+            each for each in LAYOUTS[part](Profile.QUICK) if not of_tiers(checked, [each], "")
+        ]
+        look = partial(of_tiers, checked, right_ones)
     made: dict[str, Any] = {"none": look("")}
     for name, fault in FAULTS[part].items():
         if wanted and name not in wanted:
