@@ -193,7 +193,7 @@ def _checked(target: str) -> Report:
 
 
 def main() -> None:
-    """Make the record anew."""
+    """Renew the record."""
     own = [sys.executable, "-m", "hitproof"]
     count_all = [sys.executable, "-m", "benchmarks.fixes", "--format", "json"]
     counts = subprocess.run(count_all, stdout=subprocess.PIPE, check=True).stdout

@@ -99,7 +99,7 @@ def taken(printed: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Make the record anew."""
+    """Renew the record."""
     words = [sys.executable, "-m", "hitproof", *COMMAND[1:], "--format", "json"]
     printed = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
     RECORD.write_text(json.dumps(taken(json.loads(printed)), indent=1) + "\n", encoding="utf-8")

@@ -141,7 +141,7 @@ def _width(error: float) -> float:
 
 
 def main() -> None:
-    """Compute the record anew."""
+    """Renew the record."""
     RECORD.write_text(json.dumps(computed(), indent=1) + "\n", encoding="utf-8")
 
 

@@ -91,7 +91,7 @@ def audit_table() -> str:
 
 
 def main() -> None:
-    """Make the record anew."""
+    """Renew the record."""
     faults = {fault.number: fault for fault in load_faults()}
     kept = []
     for case in cases():

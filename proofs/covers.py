@@ -45,7 +45,7 @@ COVERS: dict[str, str] = {
     "lookup_agrees_under_interval_retention": "The same; dense caching is of what was computed. "
     "What a request promises beside the interval is covered as under latest retention.",
     "lookup_agrees_under_latest_retention": "The same, for each boundary that a request promises, "
-    "until another request computes evicted blocks of its run anew without keeping them. Between "
+    "until another request recomputes evicted blocks of its run without keeping them. Between "
     "promised boundaries dense caching may hit more.",
     "fine_grained_hit_is_vouched_for": "For one group, full attention or Mamba: a hit is served "
     "only with its entry, an entry holds exactly the hash units that it backs, and on block "

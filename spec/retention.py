@@ -75,7 +75,7 @@ def replay_boundary(
 def resend_cap(prompt: Tokens, hash_lookahead_tokens: Tokens = 0) -> Tokens:
     """The cap of a resend of a prompt, in tokens.
 
-    Its last token is computed anew, and a hash that covers tokens past its block is only known once
+    Its last token is recomputed, and a hash that covers tokens past its block is only known once
     these are.
     """
     return prompt - max(1, hash_lookahead_tokens)

@@ -1,6 +1,6 @@
-"""Concrete runs beside an exploration: a lookup answers as was found, whatever was asked before.
+"""Concrete runs beside an exploration: a lookup answers as explored, whatever was asked before.
 
-The exploration is trusted for an argument (the trust model in the docs); this looks whether it
+The exploration is trusted for an argument (the trust model in the docs); this checks whether it
 holds. On every state of small requests, and on random ones of others, the lookup is run with a
 pool that has all answers from the start. Later the same questions are put to a fresh lookup, in
 the opposite order, with other block numbers, and to the used one again.

@@ -38,10 +38,10 @@ _FEW = 8
 
 
 def is_judged(layout: Layout) -> bool:
-    """Whether the layout has something to tell: Mamba beside others, and hits on boundaries only.
+    """Whether the local prefix may differ from the hit: Mamba beside others, hits on boundaries.
 
-    Elsewhere the local prefix is the hit that other claims are about. So it is without full
-    attention, and few tokens show whether lookup knows.
+    Elsewhere the local prefix is the hit, which other claims are about. Without full attention it
+    is the hit as well, and few tokens show whether lookup treats it so.
     """
     kinds = {looked_up.group.kind for looked_up in layout.looked_up}
     return (

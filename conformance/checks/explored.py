@@ -1,4 +1,4 @@
-"""The way of a check of a lookup: explored, judged, confirmed and counted, and run concretely."""
+"""How a lookup is checked: explored, judged, confirmed and counted, and run concretely."""
 
 from abc import ABC, abstractmethod
 from collections import Counter

@@ -29,9 +29,9 @@ _ONLY = "mask_keeps_only_reachable_blocks"
 def check_mask(subject: MaskSubject, configuration: Configuration) -> CheckResult:
     """Judge what the producer registers of prompts of several lengths, in one chunk and in many.
 
-    Where its block size is the alignment the group is judged alone, too. Judged as well, where the
-    release has it: what a KV connector has to store of requests that end at each block, and what is
-    registered while a draft model computes the last tokens anew.
+    Where its block size is the alignment the group is judged alone, too. Where the release has it,
+    the check also judges what a KV connector has to store of requests that end at each block, and
+    what is registered while a draft model recomputes the last tokens.
     """
     return finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))
 

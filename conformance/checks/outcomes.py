@@ -47,7 +47,7 @@ class Case:
         paths: runs of the subject.
         states: the states that they cover.
         evidence: one for each diverging case or, where those are counted, some of each signature.
-        coarse: whether signatures are not told apart in all cases.
+        coarse: whether signatures are not distinguished in all cases.
         counted: how many cases of each code diverge, by what the subject answers.
         contradicts: the claims whose sentences what was seen makes false, with the signatures that
             it is booked under. Those of a signature's own claim need not be here.

@@ -127,7 +127,7 @@ def _evidence(
 def _contradicts(
     subject: RetentionSubject, evidence: Sequence[RetentionEvidence]
 ) -> dict[str, set[Signature]]:
-    """The claims that blocks contradict which are left out: one may be promised to several."""
+    """The claims that missing blocks contradict: one block may be promised to several."""
     contradicts: dict[str, set[Signature]] = {}
     for each in evidence:
         if each.block is not None and each.block not in each.registered:

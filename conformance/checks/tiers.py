@@ -75,7 +75,7 @@ class _TierRequest(LookupRequest):
     judged: Layout
 
     def wrong_table(self, answer: LookupAnswer) -> WrongTable | None:
-        """Nothing: what is loaded is asked for anew (`TierMasks.loaded`)."""
+        """Nothing: what is loaded is asked for separately (`TierMasks.loaded`)."""
         del answer
         return None
 

@@ -44,7 +44,7 @@ class MaskSubject(Protocol):
     ) -> list[bool]:
         """Which full blocks the producer registers of a prompt of ``num_tokens`` tokens.
 
-        A draft model computes the last ``not_final`` tokens anew. The group stands beside full
+        A draft model recomputes the last ``not_final`` tokens. The group stands beside full
         attention, as in `retained`, or ``alone``.
         """
 

@@ -2,7 +2,7 @@
 
 A promise is the hit of a resend, an extension or a sibling, ``promised`` tokens. Of its ``run`` the
 blocks ``done`` are computed; ``gone`` says that one of them was evicted, ``lapsed`` that another
-request computed one anew and did not keep it.
+request recomputed one and did not keep it.
 """
 
 from functools import cache, partial, reduce
@@ -78,7 +78,7 @@ def _after_own_chunk(at: Interpretation) -> _State:
 
 
 def _lapses(at: Interpretation) -> Hypotheses:
-    """What lapses a promise: a block that was done is computed anew and not kept."""
+    """What lapses a promise: a block that was done is recomputed and not kept."""
     index, block, _ = pair(at)
     where = at.integer("lapsed_group"), at.integer("lapsed_block")
     cached, _, done, _, lapsed = _state(at)

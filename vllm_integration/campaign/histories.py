@@ -1,6 +1,6 @@
-"""Campaigns of histories: random ones, and more of the sort that reaches what nothing reached.
+"""Campaigns of histories: random ones, and more of the kind that reached something new.
 
-A job plays some histories, each named by a seed, and says what each shows and which branches run
+A job plays some histories, each named by a seed, and reports what each shows and which branches run
 that none before it in the job has run. A history that reaches a new branch, or a new pair of
 features, is kept: the rounds after that draw others with its features, or on its engine. Some of
 those that reach new branches are shrunk, and so is the first history of each finding that is new.
@@ -41,7 +41,7 @@ _MODULES = (
 _HISTORIES = 10
 """Histories of a job, which take seconds."""
 _JOBS = 100
-"""Jobs of a process of the target: it grows by some megabytes with each, and is started anew."""
+"""Jobs of a process of the target: it grows by some megabytes with each, and is restarted."""
 _FIRST_ROUND, _LARGEST_ROUND = 16, 1024
 """Jobs of a round: twice as many each time, so that many workers have enough to do."""
 _SHRUNK = 4

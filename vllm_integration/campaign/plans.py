@@ -1,4 +1,4 @@
-"""What a kind of campaign is made of: its jobs by rounds, and what their results say together."""
+"""The parts of a kind of campaign: its jobs by rounds, and the summary of their results."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

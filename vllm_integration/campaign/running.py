@@ -74,7 +74,7 @@ def run(
 ) -> Campaign:
     """Run a campaign to its end or its limit. Raises `EngineError` and `StoreError`.
 
-    However it ends, what has ended is kept and merged.
+    However it ends, finished jobs are kept and merged.
     """
     end = None if until.hours is None else time.monotonic() + 3600 * until.hours
     planned: list[Job] = []

@@ -146,7 +146,7 @@ class Store:
                 self._results[name] = min(text, self._results[name])
 
     def _unusable(self, error: OSError) -> StoreError:
-        again = f"{count(self, 'result')} of jobs are kept; run the same command again to go on"
+        again = f"{count(self, 'result')} of jobs are kept; run the same command again to resume"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return StoreError(f"the disk is full under {self.directory}; free space there; {again}")
         return StoreError(

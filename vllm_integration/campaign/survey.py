@@ -1,7 +1,7 @@
 """Campaigns of checks: of releases, or of the commits between two of them.
 
-Of commits, both ends are checked first. Where two that were checked differ in what is found, the
-one in the middle is checked next, until those that differ are neighbours: the later one brought or
+Of commits, both ends are checked first. Where the findings of two checked commits differ, the one
+in the middle is checked next, until those that differ are neighbours: the later one introduced or
 fixed it. What came and went between two that do not differ is not seen.
 """
 

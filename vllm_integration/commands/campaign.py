@@ -56,7 +56,7 @@ def campaign(
     """Run many small jobs on all cores, or on a Ray cluster, and keep each result.
 
     Ctrl-C ends it, and so does TERM, also in the background of a shell that has it ignore Ctrl-C;
-    the same command goes on there. The exit code is 1 if something is found
+    the same command resumes it. The exit code is 1 if something is found
     that neither the ledger nor BUGS.md has, and 3 if something could not be judged.
     """
     kind = KINDS[what]
@@ -96,11 +96,11 @@ def campaign(
                         found = run(kind, given, store, engine, Until(number, hours), show_live)
                 log = store.log()
         except EngineError as error:
-            kept = "what has ended is kept; run the same command again to go on"
+            kept = "finished jobs are kept; run the same command again to resume"
             fail(error.verdict, f"{error}; {kept}", output)
         except BaseException as error:
             if not isinstance(error, Exception):  # a signal
-                announce(f"what has ended is kept in {place}; run the same command again to go on")
+                announce(f"finished jobs are kept in {place}; run the same command again to resume")
             raise
     announce(f"results: {place / MERGED}")
     outputs.show(

@@ -1,7 +1,7 @@
 """Branches: how much of the target's manager code runs while something is judged.
 
-`measure` plays what a profile of `check` plays, in workers that trace branches, and holds what did
-not run against reasons. A `Share` is what is kept of that for a release, for `check` to report.
+`measure` plays what a profile of `check` plays, in workers that trace branches, and looks up the
+reasons why branches did not run. A `Share` is the record of a release, for `check` to report.
 """
 
 import json

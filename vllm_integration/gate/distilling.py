@@ -1,8 +1,8 @@
 """Distilling: few histories that together run and show what thousands do.
 
-The histories of the ledger are replayed in any case. To them those are added that run a branch
-of the target which no history of the same mix of groups has run, or have a finding that none has
-shown: first what adds most for the steps that it plays.
+The histories of the ledger are always replayed. Histories are added that run a branch of the target
+which no history of the same mix of groups has run, or have a finding that none has shown: first
+those that add most for their number of steps.
 """
 
 import json

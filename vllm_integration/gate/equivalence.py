@@ -1,4 +1,4 @@
-"""Functions that a head changes, proved to do what they did, so that less has to be asked again.
+"""Functions that a head changes, proved equivalent, so that fewer checks are repeated.
 
 The worker proves it (`vllm_integration.worker.equivalence`).
 """

@@ -1,4 +1,4 @@
-"""Known divergences held against the footprints on record: what has grown, and what has shrunk."""
+"""Known divergences compared with the recorded footprints: which have grown, and which shrunk."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What failed in the last check of a target: tried first in the next, and held against it."""
+"""What failed in the last check of a target: tried first in the next, and compared with it."""
 
 import json
 import os

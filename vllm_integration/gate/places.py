@@ -1,4 +1,4 @@
-"""Findings at the line that decides: a changed one, where the target changes what decides."""
+"""Places of findings: the line that decides, a changed one where the target changes it."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the target's code reads of its inputs, and what is known about each of it.
+"""What the target's code reads of its inputs, and what is known about each input.
 
 An input that no check varies could change an answer unseen. So whatever the releases read is
 reviewed in ``reads.toml``: it is varied by the configurations and histories, has several values

@@ -1,4 +1,4 @@
-"""Scheduler histories side by side: what two targets do with the same requests, made small."""
+"""Scheduler histories side by side: what two targets do with the same requests, shrunk."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""What of a check is wanted: some claims and codes, some configurations and histories.
+"""The selected part of a check: claims and codes, configurations and histories.
 
-What a restricted run leaves out is counted, and said wherever its result is.
+What a restricted run leaves out is counted, and reported with its result.
 """
 
 import json

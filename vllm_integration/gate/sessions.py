@@ -1,4 +1,4 @@
-"""Workers at work: what is to be settled is dealt out to them, and those that die are replaced."""
+"""Sessions of workers: obligations are distributed to them, and dead workers are replaced."""
 
 import itertools
 import queue

@@ -1,4 +1,4 @@
-"""Histories side by side: the runs of two targets compared, and what differs made small."""
+"""Histories side by side: the runs of two targets compared, and differences shrunk."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -183,7 +183,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
     kept.close()
     assert str(caught.value) == (
         f"the disk is full under {tmp_path / 'full'}; free space there; 4 results of jobs are "
-        "kept; run the same command again to go on"
+        "kept; run the same command again to resume"
     )
     with closing(Store(tmp_path / "full")) as again:
         assert (len(again), again.damaged) == (4, 1)

@@ -51,7 +51,7 @@ def test_an_interrupted_campaign_says_how_to_go_on_and_does(
         process.send_signal(number)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    kept = f"what has ended is kept in {out}; run the same command again to go on"
+    kept = f"finished jobs are kept in {out}; run the same command again to resume"
     assert kept in " ".join(told.split())
     assert "Traceback" not in told
     before = (out / "results.jsonl").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Two versions of functions of vLLM, proved to do the same, or told apart by values.
+"""Two versions of functions of vLLM, proved equivalent, or distinguished by values.
 
 The other version's text of the modules that differ is imported beside the target's own, so that
 both are in one process. Everything else is the target's.
@@ -393,7 +393,7 @@ class Versions:
         self._other = imported(texts)
 
     def settle(self, module: str, name: str, seconds: float) -> Equivalence:
-        """Prove that both versions of a function do the same, or tell them apart by values."""
+        """Prove both versions of a function equivalent, or distinguish them by values."""
         own = sys.modules[module]
         one, manager = _found(own, name)
         other, of_other = _found(self._other.get(module, own), name)

@@ -1,8 +1,8 @@
-"""The worker's operation ``finding``: from a divergence to a finding that others can see.
+"""The worker's operation ``finding``: from a divergence to a finding for a report.
 
-In one go a divergence is made as small as it gets, shown on a whole manager and written as a test.
-A check has evidence of it, of a part of the target, for which a history of a whole manager is
-looked for. Replay and lockstep have a history already, which is shrunk.
+A divergence is shrunk, shown on a whole manager and written as a test, all in one operation. A
+check has evidence on a part of the target, for which a history of a whole manager is searched.
+Replay and lockstep have a history already, which is shrunk.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The worker's operation ``reads``: which of its inputs the imported vLLM reads.
 
-A few small configurations and histories of every kind are judged once more, traced. What their
-checks say does not count.
+A few small configurations and histories of every kind are judged once more, traced. The results of
+their checks are ignored.
 """
 
 import contextlib

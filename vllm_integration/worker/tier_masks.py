@@ -1,7 +1,7 @@
 """Masks of the Mooncake store's coordinator, proved for all sizes and lengths.
 
-The coordinator is one of a single group, whose boundaries are as far apart as one likes: of each
-group it makes the mask by itself.
+The coordinator has a single group, with boundaries at any distance: it makes the mask of each group
+independently.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What every format tells of a report: each problem with its rule, its text and its place."""
+"""The problems of a report that every format has, each with its rule, its text and its place."""
 
 import json
 import re
