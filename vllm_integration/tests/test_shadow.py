@@ -5,8 +5,10 @@ import os
 import re
 import subprocess
 import tomllib
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -50,7 +52,7 @@ def run(
     *arguments: object,
     path: Path | None = None,
     cwd: Path | None = None,
-    **environment: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
     """Run Python where the release, or a copy, is the vLLM that gets imported, in its directory."""
     root = release(version) if isinstance(version, str) else version
@@ -65,7 +67,7 @@ def run(
     return subprocess.run(
         [os.environ[PYTHON], "-P", *map(str, arguments)],
         cwd=cwd or root,
-        env=os.environ | settings | environment,
+        env={**os.environ, **settings, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -551,7 +553,7 @@ def test_an_engine_is_judged_and_left_as_it_is(tmp_path: Path) -> None:
         "HITPROOF_SHADOW_FILE": str(tmp_path / "findings.jsonl"),
         "VLLM_PLUGINS": "hitproof_shadow",
     }
-    result = run("0.23.0", tmp_path / "engine.py", vector, path=tmp_path, **settings)
+    result = run("0.23.0", tmp_path / "engine.py", vector, path=tmp_path, environment=settings)
     assert result.returncode == 0, result.stderr[-3000:]
     log = result.stdout + result.stderr
     told: dict[str, tuple[bool, int, list[dict[str, Any]]]] = {
