@@ -63,7 +63,7 @@ def check_local_prefix(subject: ConnectorSubject, layout: Layout) -> CheckResult
 
 
 def needed(layout: Layout, required: frozenset[Question], flagged: bool) -> frozenset[Question]:
-    """Of what a hit requires, what a local prefix of that length does, flagged or not."""
+    """The questions ``required`` by a hit that a local prefix requires, too, flagged or not."""
     if not flagged or not may_diverge(layout.shared):
         return required
     return frozenset(question for question in required if not _is_state(layout, question))
@@ -100,7 +100,7 @@ class _Request(Request[ConnectorEvidence]):
         return next((hit for hit in self.space.hits if hit.length == answer.hit_length), None)
 
     def due(self, cached: frozenset[Question]) -> int:
-        """By the spec itself, as `Request.due` says."""
+        """Asks the spec itself, see `Request.due`."""
         cap, horizon = self.layout.reach(self.max_length, self.policy)
         return longest_local_prefix(
             tuple(looked_up.group for looked_up in self.layout.looked_up),
@@ -111,7 +111,7 @@ class _Request(Request[ConnectorEvidence]):
         )
 
     def contradicted(self, cached: frozenset[Question], answer: Answer) -> Iterator[str]:
-        """By each sentence itself, whatever the divergence is booked under."""
+        """Decided by each claim's own sentence, not by what the divergence is booked under."""
         if isinstance(answer, Exception):
             yield _LONGEST
             return

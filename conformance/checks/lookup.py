@@ -149,11 +149,11 @@ class LookupRequest(Request[LookupEvidence]):
 
     @property
     def merging(self) -> bool:
-        """Not where the expected hit is no maximum."""
+        """False where the expected hit is no maximum."""
         return not self.sequential
 
     def due(self, cached: frozenset[Question]) -> int:
-        """By the spec itself, as `Request.due` says."""
+        """Asks the spec itself, see `Request.due`."""
         judged = self.judged
         cap, horizon = judged.reach(self.max_length, self.policy)
         groups = tuple(looked_up.group for looked_up in judged.looked_up)
@@ -177,7 +177,7 @@ class LookupRequest(Request[LookupEvidence]):
         return not hit.required <= cached or hit.length != self.expected(cached)
 
     def contradicted(self, cached: frozenset[Question], answer: Answer) -> Iterator[str]:
-        """By each sentence itself, whatever the divergence is booked under."""
+        """Decided by each claim's own sentence, not by what the divergence is booked under."""
         judged, several = self.judged, isinstance(self.judged, Layout)
         served = None if isinstance(answer, Exception) else answer.hit_length
         if served != self.expected(cached):

@@ -100,7 +100,7 @@ def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> Ch
 def _refuting(
     claims: Sequence[str], done: Sequence[Case], found: Mapping[Signature, Evidence]
 ) -> dict[str, tuple[Signature, ...]]:
-    """By claim, what is booked under it or, where nothing is, under others and contradicts it."""
+    """The signatures that refute each claim: its own or, without any, others that contradict it."""
     refuting: dict[str, tuple[Signature, ...]] = {}
     for claim in claims:
         own = [signature for signature in found if signature.claim == claim]

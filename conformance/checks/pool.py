@@ -108,7 +108,7 @@ def _exhaustive(start: _Start, configuration: Configuration) -> Case:
 
 
 def _but_order(violations: Sequence[Violation]) -> list[Violation]:
-    """Those after which the pool is no longer as callers expect."""
+    """The violations after which the pool is no longer as callers expect."""
     return [violation for violation in violations if violation.signature.claim != ORDER]
 
 

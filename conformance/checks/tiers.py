@@ -99,12 +99,12 @@ class _LongerRequest(_TierRequest):
 
     @property
     def merging(self) -> bool:
-        """Not: a connector keeps what it knows of each request."""
+        """False: a connector keeps what it knows of each request."""
         return False
 
     @property
     def watching(self) -> bool:
-        """Not: it keeps the time that its lookups take."""
+        """False: it keeps the time that its lookups take."""
         return False
 
     def hit(self, length: int | None) -> Candidate | None:
@@ -114,11 +114,11 @@ class _LongerRequest(_TierRequest):
         return found and replace(found, required=found.required - here)
 
     def out_of_reach(self, length: int) -> frozenset[Question]:
-        """Of a hit that the tier adds to."""
+        """Empty for a hit to which the tier adds nothing."""
         return super().out_of_reach(length) if length > self.local else frozenset()
 
     def due(self, cached: frozenset[Question]) -> int:
-        """By the spec itself. What adds less than a chunk is not worth a load."""
+        """Asks the spec itself. A hit that adds less than a chunk is not worth a load."""
         return longest_hit(self.judged, self.max_length, self.local, cached, self.policy)
 
     def defect(self, defect: Defect) -> Defect:

@@ -192,7 +192,7 @@ def _by_number(more: int, effects: Sequence[Effect]) -> Effect:
 
 
 def _of_hits(step: int, base: Run, head: Run) -> tuple[Effect | None, int]:
-    """By the first hit of the step that differs; none does if one of them looks up more often."""
+    """The effect of the step's first differing hit; none if one of them looks up more often."""
     one, other = ([each[1:] for each in run.hits if each[0] == step] for run in (base, head))
     for (before, was), (after, now) in zip(one, other, strict=False):
         if before != after:

@@ -130,7 +130,7 @@ class Recorded:
         self._run("add_request", name, request)
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
-        """So are the tokens."""
+        """The tokens are the history's, too."""
         self._run("append_output", name, token_ids)
 
     def set_progress(self, name: str, progress: Progress) -> None:

@@ -76,7 +76,7 @@ class Occurrence:
         self.rows.append((self.step, self.call, *self.violation.answer))
 
     def again(self, violation: Violation, step: int, call: str) -> None:
-        """It was seen once more."""
+        """Count another occurrence."""
         self.times += 1
         self.rows.append((step, call, *violation.answer))
 

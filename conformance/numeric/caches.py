@@ -67,12 +67,12 @@ class Pages:
         """What the targets of this step's copies held before."""
 
     def new_step_starts(self) -> None:
-        """From now on, what earlier steps computed is there."""
+        """Forget what blocks held before the last step: from now on its results are read."""
         self._before.clear()
         self._replaced.clear()
 
     def poison(self, block: int) -> None:
-        """Nothing that a block held can be read any more."""
+        """Overwrite a block with NaN: what it held can no longer be read."""
         self._memory[:, block] = math.nan
         self._before.pop(block, None)
         self._replaced.pop(block, None)

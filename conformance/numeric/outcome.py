@@ -22,7 +22,7 @@ class Errors(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """Of both."""
+        """The larger of both."""
         return max(self)
 
 
@@ -55,7 +55,7 @@ class WrongPass:
 
     @property
     def in_words(self) -> str:
-        """What is wrong where; not a number is what comes of reading what is not there."""
+        """What is wrong where; reading what is not there gives NaN."""
         whose, error = "the target", self.errors.target
         if error <= EXACT:
             whose, error = "the draft head", self.errors.drafts

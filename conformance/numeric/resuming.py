@@ -92,7 +92,7 @@ class Experiment:
 
     @cached_property
     def alignment(self) -> int:
-        """Of which number of tokens hits are multiples."""
+        """The number of tokens that hits are multiples of."""
         return alignment(self.looked_up)
 
     @cached_property
@@ -153,9 +153,9 @@ class Experiment:
             yield length, self.errors(length, held)
 
     def necessary(self, garbage: Sequence[str] = ("x", "y")) -> Iterator[tuple[int, int, Errors]]:
-        """Of each hit and each group, the smallest error when one block of it holds other content.
+        """The smallest error, of each hit and group, when one block of it holds other content.
 
-        The other content is that of each request in ``garbage``; the input that shows most counts.
+        The other content is that of each request in ``garbage``; the largest error counts.
         """
         for length in self.lengths():
             blocks = self.content(length)

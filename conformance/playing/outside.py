@@ -6,7 +6,7 @@ from hitproof.conformance.subject.managers import Manager, SharingManager, shari
 
 
 class Outside:
-    """Who holds which blocks of a manager from outside."""
+    """The blocks of a manager that are held from outside, by holder."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager

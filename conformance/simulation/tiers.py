@@ -62,7 +62,7 @@ class TierSetup:
         )
 
     def of_both(self, chunks: Sequence[Set[int]], shared: int) -> set[tuple[int, int]]:
-        """Of the chunks of each group, those of the first ``shared`` tokens in all alike groups."""
+        """The chunks of each group that hold the first ``shared`` tokens in all alike groups."""
         both = _Until(self.layout, shared)
         return {
             (number, chunk)

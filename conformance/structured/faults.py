@@ -82,7 +82,7 @@ def _probe(
 
 
 def _chosen(several: Sequence["_Replacement"], function: str) -> Iterator["_Replacement"]:
-    """In order of preference: those that always take effect in turn with those that may not."""
+    """By preference, alternating those that always take effect with those that may not."""
     ranked = sorted((_rank(function, each.key), number) for number, each in enumerate(several))
     found = [several[number] for _, number in ranked]
     always = [each for each in found if each.condition is None]

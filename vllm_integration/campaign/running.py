@@ -56,7 +56,7 @@ class Campaign:
 
     @property
     def verdict(self) -> Verdict:
-        """That of what was judged; inconclusive where nothing was, or an end was not reached."""
+        """The verdict on what was judged; inconclusive without that, or if no end was reached."""
         nothing = self.left == len(self.jobs)
         reached = self.whole or self.kind.endless
         if self.summary.verdict is Verdict.CONFORMS and (nothing or not reached):

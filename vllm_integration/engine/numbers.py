@@ -62,7 +62,7 @@ class Compared:
 
 
 def threshold(noise: float) -> float:
-    """From what difference on numbers are wrong, where batching alone makes one of ``noise``."""
+    """The difference above which numbers are wrong, where batching alone makes one of ``noise``."""
     return max(_FACTOR * noise, _FLOOR)
 
 

@@ -53,7 +53,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
         case: the case.

@@ -58,7 +58,7 @@ class Branch:
     run: bool
 
     def describe(self) -> str:
-        """It in one line."""
+        """A description in one line."""
         return f"{self.module}.py:{self.line} {self.function}: {self.text} -> {self.to_text}"
 
 
@@ -150,7 +150,7 @@ class Share:
         return [branch for branch, reason in self.not_run if not reason]
 
     def describe(self) -> str:
-        """It in one line."""
+        """A description in one line."""
         rest = len(self.not_run) - len(self.unexplained)
         return (
             f"{self.run} of {self.total} branches of vLLM's managers run under the {self.profile} "
@@ -159,7 +159,7 @@ class Share:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """It as JSON; `from_json` reads it."""
+        """JSON, which `from_json` reads."""
         return {
             "profile": str(self.profile),
             "modules": {

@@ -52,7 +52,7 @@ class Ran:
     _bits: dict[str, int] = field(default_factory=dict)
 
     def note(self, question: str, arcs: Arcs) -> None:
-        """That these ran."""
+        """Record that these ran."""
         bits = 0
         for name, each in arcs.items():
             for line, to in each:
@@ -107,7 +107,7 @@ def distil(
     listed: Collection[Signature],
     progress: Callable[[int, int], None],
 ) -> tuple[list[str], dict[str, str]]:
-    """Of the histories ``tried``, those that add to the ``known`` ones, as lines of JSON.
+    """Select the histories of ``tried`` that add to the ``known`` ones, as lines of JSON.
 
     Those with a finding that is not ``listed`` are left out; the findings come with them, by their
     headlines, each with the place of the first that shows it. The sessions note in ``ran`` which
@@ -154,7 +154,7 @@ def excused(
     listed: Collection[Signature],
     progress: Callable[[int, int], None],
 ) -> tuple[list[str], dict[str, str]]:
-    """Of distilled ``lines``, those whose findings on this target are ``listed``, if any.
+    """Select the distilled ``lines`` whose findings on this target are ``listed``, if any.
 
     The findings of the others come with them, as from `distil`; of one that cannot be judged here,
     the reason.

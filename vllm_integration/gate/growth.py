@@ -78,7 +78,7 @@ def hold(
 
 
 def held_start_ups(played: Sequence[Played], record: Record | None) -> list[Played]:
-    """What was played; what start-up refuses although that on ``record`` does not, is unsettled."""
+    """What was played; a start-up that refuses, but not on ``record``, is left unsettled."""
     if record is None:
         return list(played)
     return [

@@ -69,7 +69,7 @@ class LastFailed:
         return frozenset(place for each in self._before.values() for _, place in each.places)
 
     def since_then(self, report: Report) -> SinceThen:
-        """What failed, held against a report. From then on, what fails now is kept."""
+        """Compare what failed with a report; from then on, keep what fails now."""
         now = {name_of(finding.signature): finding for finding in report.judgement.new}
         known = {name_of(finding.signature) for finding, _ in report.judgement.known}
         selection = Selection() if report.restricted is None else report.restricted.selection

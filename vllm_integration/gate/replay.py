@@ -85,7 +85,7 @@ class ReplayReport(_Report):
 
     @property
     def unmet(self) -> list[Comparison]:
-        """What the history expects, and is otherwise."""
+        """The history's own expectations that are not met."""
         return [each for each in self.expected if not each.is_met]
 
 

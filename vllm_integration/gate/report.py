@@ -57,7 +57,7 @@ class SinceThen:
         }
 
     def describe(self) -> str:
-        """It in one line."""
+        """A description in one line."""
         if self.made is None:
             return "last failed: no failure of this target is kept, so nothing was tried first"
         always = "still failing", "fixed", "new"

@@ -36,7 +36,7 @@ def names_from(start: str) -> list[str]:
 
 
 class NothingSelected(ValueError):
-    """What is asked for is not there; the message is one sentence that names the remedy."""
+    """The selection matches nothing; the message is one sentence that names the remedy."""
 
 
 @dataclass(frozen=True)

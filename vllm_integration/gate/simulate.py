@@ -88,7 +88,7 @@ class Run:
         self.operations = measured["operations"]
 
     def figures(self) -> dict[str, Any]:
-        """What became of the workload, in tokens, keys and requests: nothing of it is a time."""
+        """The outcome of the workload in tokens, keys and requests, without times."""
         return {
             "hits": sum(each.hit for each in self.served),
             **({"of_tier": sum(each.of_tier for each in self.served)} if self.tier else {}),

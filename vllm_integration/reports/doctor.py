@@ -165,7 +165,7 @@ def _request(row: dict[str, Any]) -> str:
 
 
 def shortest_in_words(found: Diagnosis) -> str:
-    """From which length on prompts hit anything, and what a tier serves."""
+    """The length of the shortest prompt that hits anything, and what a tier serves."""
     told, tier = _shortest(found.shortest, found.shortest_at_best), found.deployment["tier"]
     if tier is None:
         return told

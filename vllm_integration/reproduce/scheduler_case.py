@@ -310,7 +310,7 @@ class _Writer:
                 self._values.import_(thing.__module__, name)
 
     def _comment(self) -> str:
-        """What is demanded."""
+        """What the spec demands."""
         sentence = f"{self._violation.spec[:1].upper()}{self._violation.spec[1:]}."
         return "\n".join(f"    # {line}" for line in textwrap.wrap(sentence, WIDTH - 6))
 

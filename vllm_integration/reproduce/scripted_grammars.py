@@ -118,7 +118,7 @@ class GrammarEngine(Engine):
         return min(tried, valid, self.acceptable.get(name, tried))
 
     def sample(self, chunks: list[tuple[str, int, int]]) -> tuple[Any, Any]:
-        """What the model samples and drafts: not all of it does the grammar accept."""
+        """What the model samples and drafts; the grammar may reject a part of it."""
         result, drafts = super().sample(chunks)
         for name, (grammar, _, every) in self.constraints.items():
             proposed = drafts.get(name, ())

@@ -101,7 +101,7 @@ class Failure(StrEnum):
 
 
 def digest(home: Path) -> str:
-    """Of the code and the tables that judge, in a checkout; not of tests."""
+    """The digest of the code and tables that judge, in a checkout; without tests."""
     result = sha256()
     for package in _JUDGING:
         for file in sorted((home / package).rglob("*")):

@@ -128,7 +128,7 @@ class Sized(RequestInput):
 
     @property
     def token_ids(self) -> Any:
-        """As many as there are."""
+        """Stand-ins: only their number counts."""
         return range(len(self.prompt) + len(self.output))
 
 

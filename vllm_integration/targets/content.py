@@ -49,7 +49,7 @@ class Nearest:
     units: int
 
     def describe(self) -> str:
-        """It in a phrase."""
+        """A description in a phrase."""
         differ = f"{self.different} of {count(self.files, 'file')} differ"
         if not self.others:
             return f"nearest release {self.release}: {differ}"

@@ -81,7 +81,7 @@ def by_content(
 
 
 def of_tree(root: Path) -> Descent:
-    """From which release the tree at ``root`` descends."""
+    """The release that the tree at ``root`` descends from."""
     stated = stated_version(root)
     if stated is not None:
         return Descent(stated, "PKG-INFO")
@@ -96,7 +96,7 @@ def of_tree(root: Path) -> Descent:
 
 
 def of_commit(repository: str, commit: str) -> Descent:
-    """From which release a commit descends, by the tags of its ancestors; `CommitError`."""
+    """The release that a commit descends from, by the tags of its ancestors; `CommitError`."""
     newest = newest_tag(repository, commit)
     if newest is None:
         return UNKNOWN

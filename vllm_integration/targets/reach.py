@@ -141,7 +141,7 @@ def _drop_docstrings(function: ast.AST) -> None:
 
 
 def _names(outer: str, name: str, node: ast.AST) -> frozenset[str]:
-    """By which names it is called, constructed or read."""
+    """The names by which it is called, constructed or read."""
     own = outer.rpartition(".")[2]
     if name in _CONSTRUCTS:
         return frozenset({own})

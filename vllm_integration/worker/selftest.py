@@ -96,7 +96,7 @@ class _Normal:
 
 
 def _occurrences(mutants: Sequence[Mutant]) -> dict[int, int]:
-    """By the ``id`` of each mutant which of those with its text in its function it is, from 1."""
+    """Numbers mutants with the same text in the same function, from 1; by their ``id``."""
     seen: Counter[tuple[str, str, str]] = Counter()
     found = {}
     for mutant in mutants:

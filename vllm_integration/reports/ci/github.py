@@ -81,7 +81,7 @@ def diff_annotations(diff: Diff) -> str:
 
 
 def refusal(verdict: Verdict, sentence: str) -> str:
-    """That there is no report, and why."""
+    """State that there is no report, and why."""
     return command("error", readable(sentence), title=f"hitproof: {verdict.label}")
 
 

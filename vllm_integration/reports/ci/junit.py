@@ -95,7 +95,7 @@ def junit(report: Report) -> str:
 
 
 def refusal(verdict: Verdict, sentence: str) -> str:
-    """That there is no report, and why."""
+    """State that there is no report, and why."""
     return _document({"hitproof": [_Case(verdict.label, "error", readable(sentence))]}, 0)
 
 

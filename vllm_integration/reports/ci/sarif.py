@@ -76,7 +76,7 @@ def _judged(
 
 
 def refusal(verdict: Verdict, sentence: str) -> dict[str, Any]:
-    """That there is no report, and why."""
+    """State that there is no report, and why."""
     return _log(verdict, [], [{"level": "error", "message": {"text": readable(sentence)}}])
 
 

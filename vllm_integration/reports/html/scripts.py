@@ -18,7 +18,7 @@ class Script:
 
     @property
     def hash(self) -> str:
-        """What a Content-Security-Policy allows it by."""
+        """The expression that allows it in a Content-Security-Policy."""
         return f"sha256-{b64encode(sha256(self.text.encode()).digest()).decode()}"
 
 
