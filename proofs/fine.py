@@ -201,7 +201,7 @@ def _on_hash_units(at: Interpretation, stay: bool = False) -> Statement:
 
 
 def _vouched_for() -> Iterable[Obligation]:
-    """That a hit is served if and only if cache entries back what it reads."""
+    """A hit is served if and only if cache entries back what it reads."""
     for kind in fine.FINE_KINDS:
         which = "at or past its end in its block" if kind is FULL else "at its end"
         yield Obligation(
@@ -289,7 +289,7 @@ def _peeks_no_further(
 
 
 def _on_block_edges() -> Iterable[Obligation]:
-    """That on block edges fine-grained hits are the aligned ones, when only blocks are entered."""
+    """On block edges fine-grained hits are the aligned ones, when only blocks are entered."""
     for kind, lookahead in _FINE_CASES:
         case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
         yield Obligation(
@@ -366,7 +366,7 @@ def _extension_goes_on(
 
 
 def tails() -> Iterable[Obligation]:
-    """That the end of a prompt is kept for the longest hit of a resend or an extension."""
+    """The end of a prompt is kept for the longest hit of a resend or an extension."""
     capped, hashed = LookaheadHorizon.CAPPED, LookaheadHorizon.HASHED
     tails = ((FineTail.EXTENSION, hashed), (FineTail.RESEND, capped), (FineTail.RESEND, hashed))
     for tail, policy in tails:

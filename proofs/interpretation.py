@@ -331,7 +331,7 @@ class Z3Interpretation:
         self._quotients: dict[tuple[object, int, int], tuple[Term, Term, Term]] = {}
 
     def assumptions(self) -> list[Term]:
-        """What the terms built so far take for granted, as Z3's terms."""
+        """The assumptions of the terms built so far, as Z3's terms."""
         return list(self._assumptions)
 
     def integer(self, name: str) -> Term:

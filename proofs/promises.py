@@ -197,7 +197,7 @@ INTERVALS_FALL_ON_BOUNDARIES = Obligation(
 
 
 def replays() -> Iterable[Obligation]:
-    """That the replay boundary is the longest hit of a resend or an extension."""
+    """The replay boundary is the longest hit of a resend or an extension."""
     yield NO_REPLAY_HITS_MORE
     yield REPLAY_CAN_BE_SERVED
     yield from _replay_is_a_boundary
@@ -205,7 +205,7 @@ def replays() -> Iterable[Obligation]:
 
 
 def siblings() -> Iterable[Obligation]:
-    """That the hits promised to siblings fall on the interval, and which intervals there are."""
+    """The hits promised to siblings fall on the interval, for the intervals that there are."""
     yield from _rounded_hit_asks_less
     yield INTERVALS_FALL_ON_BOUNDARIES
     yield from _interval_is_accepted

@@ -103,7 +103,7 @@ class Solver:
         return bool(core), reason
 
     def contradict(self, formulas: list[Term], at: Z3Interpretation) -> tuple[list[Term], str]:
-        """Those of the formulas that contradict each other; none, with the reason, if none do."""
+        """The formulas that contradict each other; none, with the reason, if none do."""
         solver = self._solver(at)
         # Counterexamples come from `small_model`; without them a false statement ends soon.
         solver.set("mbqi", False)

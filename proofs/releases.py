@@ -232,7 +232,7 @@ def _junction_run_is_kept(
 
 
 JUNCTIONS = (*_no_sibling_hits_more, *_junction_is_shared, *_junction_run_is_kept)
-"""That a junction is the hit of the next sibling, and that its run is kept."""
+"""A junction is the hit of the next sibling, and that its run is kept."""
 
 
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {"retention_keeps_junctions": tuple(JUNCTIONS)}

@@ -147,7 +147,7 @@ def _ends_right(at: Interpretation, kind: GroupKind) -> Statement:
 
 
 def obligations() -> Iterable[Obligation]:
-    """That each scan finds the longest valid hit of each kind of group."""
+    """Each scan finds the longest valid hit of each kind of group."""
     for kind in KINDS:
         yield Obligation(
             case_name("scan_starts_within_reach", kind),

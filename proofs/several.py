@@ -318,7 +318,7 @@ VALIDITY = (*_served_by_each, *_served_by_all)
 
 
 def soundness() -> Iterable[Obligation]:
-    """That all is there which a hit lets a request read."""
+    """Everything is cached that a request reads after a hit."""
     for kind in GroupKind:
         yield Obligation(
             case_name("what_a_valid_hit_reads_is_cached", kind),

@@ -158,7 +158,7 @@ def _run_is_there(at: Interpretation, part: bool = True, local_too: bool = True)
     shorter=("Each is shorter.", {"slip": 1}),
 )
 def _no_hit_is_longer(at: Interpretation, slip: int = 0) -> Statement:
-    """None whose blocks are stored or local."""
+    """No hit whose blocks are stored or local is longer."""
     other = at.compared("other")
     hit, told, stored, local = _tier_hit(at)
     groups, alignment, cap, horizon = told

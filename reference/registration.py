@@ -91,7 +91,7 @@ class Registration:
         )
 
     def junctions(self, shared: int) -> Sequence[int]:
-        """Those kept for siblings. What they share may go on past what lookup has seen, or not."""
+        """The boundaries kept for siblings, which may share more than lookup has seen, or not."""
         return (
             shared // self._alignment * self._alignment,
             junction_boundary(shared, self._lookahead_tokens, self._alignment),

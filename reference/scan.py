@@ -65,7 +65,7 @@ def hit_found(state: State) -> Term:
 
 
 class PlainScan:
-    """From right to left: asks about up to n blocks of an empty cache of n."""
+    """Scans from right to left: asks about up to n blocks of an empty cache of n."""
 
     step = -1
 
@@ -83,7 +83,7 @@ class PlainScan:
 
 
 class SkippingScan:
-    """From left to right, so that a miss skips a whole run.
+    """Scans each run from left to right, so that a miss skips a whole run.
 
     Asks about at most one block per run of an empty cache: n / max(need, segment) of n blocks,
     rounded up, where need is the length of the run. No scan asks about any block twice.

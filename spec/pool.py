@@ -155,7 +155,7 @@ def invalidated(block: BlockState) -> BlockState:
 
 
 def free_count_decrease(before: BlockState, after: BlockState) -> Term:
-    """By how much an operation on one block lowers the count of free blocks; negative if it rises.
+    """The decrease in the count of free blocks by an operation on one block; may be negative.
 
     The count follows the reference count, not the number of calls: a second holder of a block
     does not lower it, and only the last one to leave raises it.

@@ -46,7 +46,7 @@ def is_determined(token: Tokens, lookahead_tokens: Tokens, agreed_tokens: Tokens
 
 
 def covered_tokens(block: Blocks, block_size: Tokens, hash_lookahead: Tokens = 0) -> Tokens:
-    """On how many tokens two requests agree, at least, when they have the same hash of ``block``.
+    """The first tokens on which two requests agree if they have the same hash of ``block``.
 
     ``hash_lookahead`` is how many tokens past the block its hash covers. vLLM:
     ``num_hash_lookahead_tokens``.

@@ -49,7 +49,7 @@ def tested(clause: _Clause) -> _Clause:
 
 
 class Logic(Protocol):
-    """What the functions of this module mean of symbols; each has its name and its operands."""
+    """The functions of this module for symbols, with the same names and operands."""
 
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
         """Division, rounded up."""
@@ -107,7 +107,7 @@ Items: TypeAlias = Sequence[_Item]
 
 @dataclass(frozen=True)
 class Span:
-    """What `range` is, of symbols."""
+    """`range` for symbols."""
 
     start: Term
     stop: Term
@@ -252,5 +252,5 @@ def greatest(step: Term, limit: Term, holds: Callable[[Term], Formula]) -> int:
 
 
 def _logic(*operands: Term) -> Logic:
-    """That of the first symbol among the operands."""
+    """The logic of the first symbol among the operands."""
     return next(each.logic for each in operands if isinstance(each, Symbol))

@@ -17,7 +17,7 @@ MODES = (DENSE, INTERVAL, LATEST)
 
 
 def setting(at: Interpretation, mode: str = DENSE) -> Hypotheses:
-    """What is so of every engine with that mode; its interval is in alignments."""
+    """What holds of every engine with that mode; its interval is in alignments."""
     if mode != INTERVAL:
         return (on_edges(at),)
     return on_edges(at), ("the interval is at least one alignment", 1 <= at.integer("interval"))
@@ -137,7 +137,7 @@ def _required_is_owed(at: Interpretation, mode: str) -> Statement:
 
 @cache
 def required_is_owed(mode: str) -> Obligation:
-    """That what hits require that every request has to keep possible is owed."""
+    """What hits require that every request must keep possible is owed."""
     where = "the interval" if mode == INTERVAL else "a boundary"
     return Obligation(
         "required_run_is_owed",
@@ -158,7 +158,7 @@ def _owed_is_kept(at: Interpretation, mode: str) -> Statement:
 
 @cache
 def owed_is_kept(mode: str) -> Obligation:
-    """That a request keeps what every request owes."""
+    """A request keeps what every request owes."""
     return Obligation(
         "what_is_owed_is_kept",
         "A block that is owed is kept whatever else a request promises.",
@@ -192,7 +192,7 @@ def _run_is_kept(at: Interpretation, mode: str) -> Statement:
 
 @cache
 def run_is_kept(mode: str) -> Obligation:
-    """That a request keeps what it promises."""
+    """A request keeps what it promises."""
     return Obligation(
         "promised_run_is_kept",
         "A request keeps each block that a hit requires which it promises to a resend, an "

@@ -1,4 +1,4 @@
-"""That the caches agree after each step of a history, on any block."""
+"""The caches agree after each step of a history, on any block."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -73,7 +73,7 @@ def _always(at: Interpretation, mode: str) -> Statement:
 
 @cache
 def always(mode: str) -> Obligation:
-    """That the caches agree after any history."""
+    """The caches agree after any history."""
     owed = "" if mode == LATEST else ", and of what dense caching has, all that is owed is cached"
     return Obligation(
         "the_caches_agree_after_each_step",

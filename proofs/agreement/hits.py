@@ -66,7 +66,7 @@ def taken_of_run(
 
 
 def run_is_done(at: Interpretation, promised: Term) -> tuple[str, Formula]:
-    """That a request has computed what a promised hit requires."""
+    """A request has computed what a promised hit requires."""
     done = _of_run(at, promised, at.block_sets("done"))
     return "the request has computed all of the run", done
 
@@ -90,7 +90,7 @@ def _valid_in_both(at: Interpretation, mode: str, more: bool = False) -> Stateme
 
 @cache
 def valid_in_both(mode: str) -> Obligation:
-    """That the caches serve the hits that are owed alike."""
+    """The caches serve the hits that are owed alike."""
     where = "A hit that ends on the interval" if mode == INTERVAL else "Any hit"
     longer = Mutant(
         "longer", "Just when a longer one is.", partial(_valid_in_both, mode=mode, more=True)
@@ -114,7 +114,7 @@ def _no_hit_is_added(at: Interpretation, mode: str) -> Statement:
 
 @cache
 def no_hit_is_added(mode: str) -> Obligation:
-    """That dense caching serves what is served."""
+    """Dense caching serves what is served."""
     return Obligation(
         "dense_caching_serves_each_valid_hit",
         "Dense caching serves each hit that is valid.",
@@ -129,7 +129,7 @@ def rounded(at: Interpretation, hit: Term) -> Term:
 
 
 def is_there(at: Interpretation, hit: Term) -> tuple[str, Formula]:
-    """That dense caching has all that a hit spans."""
+    """Dense caching has all that a hit spans."""
     _, dense = caches(at)
 
     def each(index: Term, group: Group) -> Formula:
@@ -175,7 +175,7 @@ def _of_promise(at: Interpretation, mode: str, spared: bool) -> Statement:
 
 @cache
 def promised_in_both(mode: str) -> Obligation:
-    """That the caches serve a promised hit alike."""
+    """The caches serve a promised hit alike."""
     return Obligation(
         "a_promised_hit_is_valid_in_both",
         "Once its run is computed, a promised hit is valid if and only if it is with dense "
@@ -186,7 +186,7 @@ def promised_in_both(mode: str) -> Obligation:
 
 @cache
 def promised_until_evicted(mode: str) -> Obligation:
-    """That a promised hit is served while its run is there."""
+    """A promised hit is served while its run is there."""
     return Obligation(
         "a_promised_hit_is_valid_until_evicted",
         "Until a block of its run is evicted, it is valid if and only if it would be if all were "

@@ -123,7 +123,7 @@ def _promised(at: Interpretation, mode: str, always: bool = False) -> Statement:
 
 @cache
 def promised_hit(mode: str) -> Obligation:
-    """That a resend or an extension gets what it is promised."""
+    """A resend or an extension gets what it is promised."""
     return Obligation(
         "lookup_returns_the_promised_hit_when_dense_caching_would",
         "Lookup gives a resend or an extension its promised hit if and only if dense caching "

@@ -1,4 +1,4 @@
-"""That a request's promise stands after each step of a history, on any block.
+"""A request's promise stands after each step of a history, on any block.
 
 A promise is the hit of a resend, an extension or a sibling, ``promised`` tokens. Of its ``run`` the
 blocks ``done`` are computed; ``gone`` says that one of them was evicted, ``lapsed`` that another
@@ -44,7 +44,7 @@ def _stands(at: Interpretation, state: _State, index: Term, block: Term) -> Form
 
 
 def _begins(at: Interpretation) -> Hypotheses:
-    """What is so when a request is admitted."""
+    """What holds when a request is admitted."""
     index, block, _ = pair(at)
     cached, _, done, gone, lapsed = _state(at)
     hit, size = at.integer("hit"), at.groups()[index].block_size
@@ -108,7 +108,7 @@ def _after_anothers_chunk(at: Interpretation) -> _State:
 
 
 def _loses(at: Interpretation) -> Hypotheses:
-    """What of a run is gone after an eviction."""
+    """The part of a run that is gone after an eviction."""
     index, block, _ = pair(at)
     *_, done, gone, _ = _state(at)
     lost = done(index, block) & at.block_sets("evicted")(index, block)
@@ -178,7 +178,7 @@ def _always(at: Interpretation, mode: str) -> Statement:
 
 @cache
 def promise_stands(mode: str) -> Obligation:
-    """That a promise stands after any history."""
+    """A promise stands after any history."""
     return Obligation(
         "the_promise_stands_after_each_step",
         "After each step since a request was admitted its promise stands, since it does when the "
