@@ -36,7 +36,7 @@ from hitproof.conformance.histories.schema import (
 from hitproof.spec.groups import GroupKind
 
 _APART = 5
-"""Of the engines of families, every so many."""
+"""Distance between the chosen engines of families."""
 
 
 def connections() -> Iterator[History]:
@@ -79,7 +79,7 @@ def _steps(engine: EngineConfiguration, number: int) -> Iterator[Step]:
     # Mamba's chunks end on block edges; surplus steps are skipped.
     chunks = math.ceil(tokens / engine.max_chunk) + 2
     yield from [Schedule("sent")] * chunks
-    # What is sent stays, whoever takes the other blocks.
+    # What is sent stays, while the other blocks are taken.
     yield Finish("sent", sending=True)
     yield Lookup("looking")
     yield from (Take(2, "store"), Take(), Lookup("looking"), Schedule("next"))
@@ -87,7 +87,7 @@ def _steps(engine: EngineConfiguration, number: int) -> Iterator[Step]:
     # Blocks that a request holds, too, stay its own when they are released.
     yield Hold("next", number % groups, (0, 1, 2, 3, 4, 5))
     yield from (Release(), Sent("sent"), Schedule("next"), Schedule("next"))
-    # What is held stays, and what nobody uses goes.
+    # What is held stays, and what is unused goes.
     yield from (Finish("next"), Hold("next", number % groups, (0, 1, 2), "store"))
     yield from (Take(), Lookup("looking"), Release(), Lookup("looking"), Release("store"))
     yield from [Schedule("other", external=2 * align + 1, exactly=exactly)] * 2

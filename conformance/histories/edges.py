@@ -1,4 +1,4 @@
-"""Edges: requests that just fit into the pool, or just do not, and shapes that others do not have.
+"""Edges: requests that barely fit into the pool, or barely do not, and shapes not found elsewhere.
 
 A small pool is reset; with several MTP modules a step after a hit computes fewer tokens than they
 look ahead; block sizes differ beside states though hits end on block edges; a load comes beside
@@ -43,7 +43,7 @@ _ENDS = (
 )
 """Images, by offset and length, the last of which ends its prompt."""
 _APART = 7
-"""Of the engines of families, every so many."""
+"""Distance between the chosen engines of families."""
 
 
 def edges() -> Iterator[History]:
@@ -87,7 +87,7 @@ def edges() -> Iterator[History]:
 def load_beside_hits() -> History:
     """A load takes a block while the hit of a later group is what would be evicted next.
 
-    Before, one is refused for the sake of others, though nobody runs.
+    Before, one is refused for the sake of others, though no request runs.
     """
     groups = Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.SLIDING_WINDOW, 4, window=8)
     text, other = tuple(range(16)), tuple(range(100, 116))

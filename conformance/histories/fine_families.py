@@ -1,4 +1,4 @@
-"""Families for hits inside blocks: what the end of a prompt leaves in the cache, and who hits it.
+"""Families for hits inside blocks: what the end of a prompt leaves in the cache, and what hits it.
 
 Block sizes are a few hash units, and prompts end at each position in a block. A producer computes
 its prompt and decodes past the end of the block that its prompt ended in. Before, during and after

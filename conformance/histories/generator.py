@@ -131,7 +131,7 @@ def _in_flight(seed: int | str, history: History) -> History:
 def _with_as_much_room(
     engine: EngineConfiguration, before: EngineConfiguration
 ) -> EngineConfiguration:
-    """The engine with so many blocks more as a request takes more than ``before``."""
+    """The engine, with the additional blocks that a request takes compared with ``before``."""
     more = sum(most_blocks(engine, group) for group in engine.groups)
     more -= sum(most_blocks(before, group) for group in before.groups)
     return replace(engine, num_gpu_blocks=engine.num_gpu_blocks + more)

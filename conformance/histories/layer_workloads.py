@@ -74,10 +74,10 @@ _FOR_HIDDEN_STATES = 320
 _LENGTH = 160
 """The longest request, in tokens."""
 _TIGHT = 12
-"""Of so many mixes, one is of full attention alone, with memory for one request of that length:
-with the null block it fits, or just not."""
+"""One mix in this many is of full attention alone, with memory for one request of that length:
+with the null block it fits, or barely does not."""
 _SERVED = 4
-"""Of so many mixes of layers, one is served requests; of the others only groups are derived."""
+"""One mix of layers in this many serves requests; of the others only groups are derived."""
 
 
 def layer_workload(seed: int | str) -> SchedulerHistory:

@@ -63,7 +63,7 @@ def module_engines() -> Iterator[EngineConfiguration]:
 
 
 def _engine(groups: tuple[Group, ...], ahead: int, **more: int) -> EngineConfiguration:
-    """The engine of groups whose draft layers look ``ahead`` so many tokens."""
+    """The engine of groups whose draft layers look ``ahead`` tokens ahead."""
     looking = tuple(replace(group, prefill_lookahead=ahead) for group in groups)
     values = {"hash_block_size": 2, "num_speculative_tokens": ahead} | more
     return EngineConfiguration(looking, 100, max_model_len=40, use_eagle=True, **values)  # type: ignore[arg-type]  # by name

@@ -75,7 +75,7 @@ class Prefixes:
     def confuse(self, first: Name, second: Name) -> None:
         """The manager has one key for both: from now on the second is called by the first's name.
 
-        The manager cannot tell them apart, so neither can who judges what it has registered.
+        The manager cannot distinguish them, so neither can the judge of its registrations.
         """
         self._alike[second] = first
 

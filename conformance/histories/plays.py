@@ -289,7 +289,7 @@ _VARIANTS = 1_000
 
 
 class _Some(NamedTuple):
-    """Which histories of an origin a profile replays: the first so many, None for all of them.
+    """How many histories of an origin each profile replays, from the first; None for all.
 
     Of these the quick profile has one of ``every``.
     """
@@ -353,7 +353,7 @@ _FINE = (Origin.FINE_SITUATION, Origin.FINE, Origin.FINE_GENERATED, Origin.FINE_
 
 
 def distilled(histories: Iterable[tuple[str, str]], fine: bool) -> Iterator[Play]:
-    """Of distilled histories, by name, those that a target plays; ``fine`` as for `plays`."""
+    """The distilled histories, by name, that a target plays; ``fine`` as for `plays`."""
     for name, text in histories:
         if fine or not _is_fine(text):
             yield Play(Origin.CORPUS, name, text)

@@ -72,7 +72,7 @@ class Scenario:
         return self.random.choice(choices)
 
     def new_tokens(self, number: int) -> tuple[int, ...]:
-        """So many tokens that no request has yet."""
+        """``number`` tokens that no request has yet."""
         self.fresh += number
         return tuple(range(self.fresh - number, self.fresh))
 
@@ -190,7 +190,7 @@ def _by_priority(made: Scenario) -> None:
 
 
 def _priorities(made: Scenario) -> None:
-    """Who comes first, or runs first, often gives way first."""
+    """The first request, or the first to run, is often preempted first."""
     turn = made.any_of(lambda place: -place, lambda _: made.random.randint(0, 2))
     for place, (name, request) in enumerate(made.requests.items()):
         if request.session is None:  # the inputs of one have the same
@@ -281,7 +281,7 @@ def _encoder(made: Scenario) -> None:
 
 
 def _images(made: Scenario) -> None:
-    """In each of some places of the prompts one image or another, and text in between or not."""
+    """Images at some places of the prompts, with or without text in between."""
     encoder: Encoder = made.deployed["encoder"]
     most, start, places = min(encoder.budget, encoder.cache_size, 2 * made.size), 0, []
     for _ in range(made.random.randint(1, 4)):

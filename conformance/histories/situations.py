@@ -41,7 +41,7 @@ from hitproof.spec.releases.fine import is_fine_grained
 
 _FULL, _MAMBA = GroupKind.FULL_ATTENTION, GroupKind.MAMBA
 _APART = 7
-"""Of the engines of families, every so many."""
+"""Distance between the chosen engines of families."""
 
 
 def situations() -> Iterator[History]:

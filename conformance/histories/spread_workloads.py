@@ -48,7 +48,7 @@ def spread_workload(seed: int | str) -> SchedulerHistory:
 
 
 def _started(sorts: tuple[tuple[Group, int], ...], ranks: int, larger: int = 1) -> SchedulerHistory:
-    """Start-up with so many layers of each sort; those of full attention may be larger."""
+    """Start-up with a number of layers of each sort; those of full attention may be larger."""
     layers = tuple(
         Layers(count, larger if group.kind is GroupKind.FULL_ATTENTION else 1)
         for group, count in sorts

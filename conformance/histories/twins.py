@@ -30,7 +30,7 @@ from hitproof.conformance.histories.situations import opting_out
 from hitproof.spec.releases.fine import is_fine_grained
 
 _APART = 18
-"""Of the engines of families, every so many."""
+"""Distance between the chosen engines of families."""
 
 
 def twins() -> Iterator[History]:

@@ -15,7 +15,7 @@ from hitproof.conformance.subject.managers import Observation, OfferedState
 from hitproof.spec.groups import Group, GroupKind
 
 _Wrong = tuple[Code, str, str]
-"""The code, what is due, and what is seen instead."""
+"""The code, what is expected, and what is seen instead."""
 
 
 class OfferedStates:
@@ -42,7 +42,7 @@ class OfferedStates:
     def computed(
         self, request: str, start: int, end: int, before: Observation, seen: Observation
     ) -> None:
-        """The request computed tokens from ``start`` to ``end``; states that it registered are due.
+        """The request computed tokens ``start`` to ``end``; states it registered must be offered.
 
         ``before`` and ``seen`` are the observations before and after the call.
         """

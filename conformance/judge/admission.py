@@ -110,7 +110,7 @@ class Admitted:
         self._tokens: dict[str, int] = {}
 
     def allocated(self, request: str, allocation: Allocation, num_tokens: int, taken: int) -> None:
-        """A request that has ``num_tokens`` tokens took so many blocks from the free queue."""
+        """A request of ``num_tokens`` tokens took ``taken`` blocks from the free queue."""
         if taken > 0:
             self._tokens = {name: n for name, n in self._tokens.items() if name == request}
         if allocation.full_sequence_must_fit:

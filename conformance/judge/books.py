@@ -1,8 +1,8 @@
 """What a manager reports and in which order it evicts, judged at each call.
 
-Who follows the events knows what is cached; a scheduler takes them once a step, not after each
-call. Statistics count each lookup. The free queue keeps its order, blocks are taken from its front,
-and freed ones that lookup can find join it at the end, the last of a request first.
+The events describe what is cached; a scheduler takes them once a step, not after each call.
+Statistics count each lookup. The free queue keeps its order, blocks are taken from its front, and
+freed ones that lookup can find join it at the end, the last of a request first.
 """
 
 from collections import Counter
@@ -133,7 +133,7 @@ class Books:
     def wrong_report(
         self, request: str, hit: Hit, reported: Sequence[Stored], seen: Observation
     ) -> Iterator[tuple[int, Wrong, Reported | None]]:
-        """What is wrong with the events about the blocks of a hit: the group, and what is due."""
+        """What is wrong with the events about the blocks of a hit, with the group."""
         said = Counter((event.group or 0, key) for event in reported for key in event.keys)
         for index, (group, table) in enumerate(zip(self._engine.groups, hit.tables, strict=True)):
             named = {key for number, key in said if number == index}
@@ -273,7 +273,7 @@ def _not_last_first(before: Observation, seen: Observation, name: str) -> tuple[
 def wrongly_released(
     before: Observation, seen: Observation, released: Sequence[int]
 ) -> Iterator[tuple[str, str]]:
-    """How blocks that were held from outside are not queued in reverse order once nobody does."""
+    """How blocks that are no longer held from outside are not queued in reverse order."""
     for due, order in _not_reversed(seen, _queued(before, seen), released):
         yield f"blocks {released} are queued in the order {due}", f"{order}"
 
@@ -287,9 +287,9 @@ def _queued(before: Observation, seen: Observation) -> list[int]:
 def _not_reversed(
     seen: Observation, queued: Sequence[int], given_up: Sequence[int]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """The order that is due and the one in which blocks are queued, where these differ.
+    """The expected order of queued blocks and the actual one, where these differ.
 
-    Those that are cached have an order of their own.
+    Cached blocks have an order of their own.
     """
     cached = {block for ids in seen.cached.values() for block in ids}
     for registered in (True, False):

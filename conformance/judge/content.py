@@ -140,11 +140,11 @@ class ContentModel:
         return self._store
 
     def new_step_starts(self) -> None:
-        """From now on, what earlier steps computed is there."""
+        """A step starts: what earlier steps computed can be read."""
         self._store.new_step_starts()
 
     def observed(self, seen: Observation) -> None:
-        """Forget what is in blocks that nobody holds and no key names: it may be overwritten."""
+        """Forget what is in blocks without a holder and a key: it may be overwritten."""
         used = {block for ids in seen.cached.values() for block in ids}
         self._store.keep_only(used.union(seen.ref_counts))
 

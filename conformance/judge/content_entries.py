@@ -20,7 +20,7 @@ Sign = Callable[[int, str, Defect, Divergence], Signature]
 
 
 class DueEntries:
-    """The entries that are due, of the requests of one history.
+    """The expected entries of the requests of one history.
 
     Attributes:
         has_drafts: for each group, whether draft layers may be in it.
@@ -36,10 +36,10 @@ class DueEntries:
         self._engine, self._replays = engine, replays
         self.prefixes = Prefixes(requests, 1)
         self._num_tokens = {name: len(request.token_ids) for name, request in requests.items()}
-        nobody = not any(group.eagle for group in engine.groups)
+        none_flagged = not any(group.eagle for group in engine.groups)
         self.has_drafts = [
             group.kind is not GroupKind.MAMBA
-            and bool(drops_block(engine.use_eagle, group.eagle, nobody))
+            and bool(drops_block(engine.use_eagle, group.eagle, none_flagged))
             for group in engine.groups
         ]
         self.lookahead = max(engine.num_prefill_lookahead, 1)

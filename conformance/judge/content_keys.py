@@ -74,7 +74,7 @@ class KeyedContent:
             if wrong is not None and self._due.is_modelled(self._engine.groups[group]):
                 what, divergence = wrong
                 if what.endswith(INVALID_LOAD):
-                    continue  # no manager is told of it; who reads it is wrong
+                    continue  # no manager is told of it; reading it is wrong
                 drafts = "draft" if divergence == Divergence.WRONG_DRAFTS else None
                 states = exports_states(self._engine, self._engine.groups[group])
                 several = "several" if self._moved_on(group, block, name) else None
@@ -122,7 +122,7 @@ class KeyedContent:
         # The name may end inside the block: the hash is that of its last hash unit.
         unit = self._engine.hash_block_size
         drafts: str | None = None
-        vouched = covered_tokens(end // unit - 1, unit, self._engine.num_hash_lookahead_tokens)
+        covered = covered_tokens(end // unit - 1, unit, self._engine.num_hash_lookahead_tokens)
         for token in range((end - 1) // size * size, end):
             found, wanted = (
                 self._store.read(index, block_id, token % size),
@@ -132,7 +132,7 @@ class KeyedContent:
                 return found, Divergence.UNSOUND
             if found.target != wanted.target:
                 return f"at token {token} {found.target}", Divergence.UNSOUND
-            determined = is_determined(token, self._due.lookahead, vouched)
+            determined = is_determined(token, self._due.lookahead, covered)
             if determined and found.draft != wanted.draft:
                 drafts = drafts or f"at token {token} a draft layer's entry as of {found.draft}"
         return None if drafts is None else (drafts, Divergence.WRONG_DRAFTS)

@@ -1,4 +1,4 @@
-"""The memory of the content model: blocks, their slots, and who wrote them in which step."""
+"""The memory of the content model: blocks, their slots, and which step wrote them."""
 
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
@@ -49,7 +49,7 @@ class ContentStore:
         self.written: set[int] = set()
 
     def new_step_starts(self) -> None:
-        """From now on, what earlier steps computed is there."""
+        """A step starts: what earlier steps computed can be read."""
         self._step += 1
         self._copied.clear()
         self._before.clear()
@@ -123,7 +123,7 @@ class ContentStore:
         self.written.add(target)
 
     def copied(self, group: int, block_id: int, slot: int) -> Entry | None:
-        """What a copy of this step put into the slot, whoever has the block by now."""
+        """What a copy of this step put into the slot, even if the block has a new holder by now."""
         block = self._copied.get(block_id)
         return None if block is None or block.group != group else block.slots.get(slot)
 

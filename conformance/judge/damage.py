@@ -63,7 +63,7 @@ class Damage:
                 del self._parts[part]
 
     def observed(self, seen: Observation, wrong: Collection[Part]) -> None:
-        """Forget blocks that nobody can read any more; ``wrong`` parts are wrong right now."""
+        """Forget blocks that can no longer be read; ``wrong`` parts are wrong right now."""
         used = {block for tables in seen.tables.values() for table in tables for block in table}
         used.update(block for ids in seen.cached.values() for block in ids)
         for part in [*self._parts]:
@@ -111,7 +111,7 @@ def explained_by_keys(
 
 
 def explained_by_holders(wrong: Violation, seen: Observation) -> Violation:
-    """A violation of blocks, which wrong tables of those who hold the blocks explain, too."""
+    """A violation of blocks, which wrong tables of their holders explain, too."""
     blocks = {part.block_id for part in wrong.damages if isinstance(part, Block)}
     tables = (
         Table(request, group)

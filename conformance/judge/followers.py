@@ -1,4 +1,4 @@
-"""Who knows a cache by its events only, as routers and external caches do.
+"""Followers of a cache, which know it by its events only: routers and external caches.
 
 A follower keeps, for each group, the set of keys that were named as stored and not as removed
 since; it does not count copies. At the end of each step this must be what the cache finds, and of
@@ -92,7 +92,7 @@ class Follower:
     def _misplaced(
         self, event: Stored, copies: Iterable[_Entries], later: Iterable[Stored]
     ) -> Iterator[Wrong]:
-        """How who was told of copies, in any group, cannot tell the tokens of stored blocks."""
+        """How a follower of ``copies``, in any group, cannot tell the tokens of stored blocks."""
         keys, parent = ", ".join(event.keys) or "nothing", event.parent
         if len(event.token_ids) != len(event.keys) * event.block_size:
             yield (

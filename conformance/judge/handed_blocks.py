@@ -21,7 +21,7 @@ def cut(engine: EngineConfiguration, hit_length: int) -> int:
 def wrong_blocks(
     engine: EngineConfiguration, tables: Tables, num_tokens: int, handed: Tables | None
 ) -> Iterator[tuple[str, str]]:
-    """For each group whose blocks are not those of the first tokens: which are due, and which not.
+    """For each group whose blocks are not those of the first tokens: the expected and actual ones.
 
     A Mamba table may be handed as a whole: the state that counts is not found by its place. What
     opts out of prefix caching holds no blocks of tokens.
@@ -37,7 +37,7 @@ def wrong_blocks(
 
 
 def wrongly_loaded(tables: Tables, hit: Tables, asked: Tables | None) -> Iterator[tuple[str, str]]:
-    """What is due, and what is wrong, with the blocks that a load of a connector writes.
+    """The expected and the actual blocks that a load of a connector writes, where these differ.
 
     They are those of the request's ``tables`` that are not of its ``hit``, in their order.
     """
@@ -57,7 +57,7 @@ def wrongly_zeroed(
     zeroed: Sequence[int],
     loaded: int = 0,
 ) -> Iterator[tuple[str, str]]:
-    """What is due, and what is wrong, with the blocks that a worker zeroes after an allocation.
+    """The expected and the actual blocks that a worker zeroes after an allocation, if different.
 
     They are the new blocks of the request, whose tables were ``held`` before, and none of its
     ``hit``, nor of the first ``loaded`` tokens, which a load writes meanwhile. States need not be
@@ -82,7 +82,7 @@ def wrongly_zeroed_again(
         {block for block in table[start // group.block_size :] if block}
         for group, table in zip(engine.groups, tables, strict=True)
     ]
-    # The null block, which nobody reads, may be among them.
+    # The null block, which is not read, may be among them.
     yield from _others(
         engine, rest, [block for block in zeroed if block], f"blocks from token {start} on,"
     )
@@ -91,7 +91,7 @@ def wrongly_zeroed_again(
 def _others(
     engine: EngineConfiguration, of_groups: Sequence[set[int]], zeroed: Sequence[int], which: str
 ) -> Iterator[tuple[str, str]]:
-    """What is due, and what is wrong, where blocks of each group are zeroed."""
+    """The expected and the actual zeroed blocks of each group, where these differ."""
     due = set[int]()
     for group, blocks in zip(engine.groups, of_groups, strict=True):
         always = group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable

@@ -132,7 +132,7 @@ class LookupJudge:
                 tuple(damages),
             )
 
-        # In sequential lookup a valid hit may be longer than the one that is due.
+        # In sequential lookup a valid hit may be longer than the expected one.
         skips = self._requests[request].skip_reading_prefix_cache and hit.length
         if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries, cap):
             holds = self.wrong_table(request, num_tokens, hit, cached) is None
@@ -286,7 +286,7 @@ class LookupJudge:
             yield block * seen.block_size // group.block_size, found
 
     def due_hit(self, request: str, num_tokens: int, cached: Cached) -> int:
-        """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
+        """The expected hit, in tokens, of a request of ``num_tokens`` tokens."""
         return self._due_hit(request, num_tokens, self._entries(request, num_tokens, cached))
 
     def _due_hit(self, request: str, num_tokens: int, entries: _Registered, cap: Cap = None) -> int:
@@ -343,7 +343,7 @@ class LookupJudge:
         """The junction that the groups, each alone, show, and the most that one of them shows.
 
         Full attention holds all of what is shared, to the last whole block, with the lookahead
-        block if it drops one. So it decides which hit the next request is due: what each of its
+        block if it drops one. So it decides the expected hit of the next request: what each of its
         groups shows, since lookups ask one of them no further than the one before.
         """
         alignment, seen = self._alignment, 0
@@ -476,8 +476,8 @@ class LookupJudge:
     ) -> Defect:
         """Why a hit that was served cannot be: the first group that cannot serve it.
 
-        One that lacks more than its lookahead block goes before one that lacks just that, with
-        which drafts are wrong only if the block tables have what the hit reads (``holds``).
+        One that lacks more than its lookahead block goes before one that lacks only that: then only
+        drafts are wrong, if the block tables have what the hit reads (``holds``).
         """
         if length % self._alignment:
             return Defect(Code.HIT_UNALIGNED)

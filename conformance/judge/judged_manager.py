@@ -184,7 +184,7 @@ class JudgedManager:
         return hit
 
     def _cap_of_groups(self, hit: int, num_tokens: int) -> int:
-        """How much each group alone may serve of a request that hits so many tokens.
+        """How much each group alone may serve of a request that hits ``hit`` tokens.
 
         Where hits end inside blocks, a hash unit less than whole blocks of all groups: lookups that
         drop a unit have to look that far past the cap, and find the block that ends there.
@@ -577,7 +577,7 @@ class JudgedManager:
                 self._add(
                     self._judge.of_pool(
                         Defect.of(Code.KEY_LOST, method=call),
-                        f"block {block} is found under {key}: nobody has taken it",
+                        f"block {block} is found under {key}: it was not taken",
                         "it is not found any more",
                     ),
                     call,

@@ -346,7 +346,7 @@ class Judge(LocalPrefixJudge):
             )
 
     def _may_explain(self, block: int, seen: Observation) -> frozenset[Part]:
-        """The parts that can be why a block is wrong: itself, its keys, and who holds it where."""
+        """The parts that can be why a block is wrong: itself, its keys, and tables that hold it."""
         tables = (
             Table(request, number, position * group.block_size + 1)
             for request, of_all in seen.tables.items()

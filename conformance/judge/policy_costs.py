@@ -58,7 +58,7 @@ class Who(StrEnum):
 
 @dataclass(frozen=True)
 class Later:
-    """A later request: who it is, and how many tokens it shares and has of its own."""
+    """A later request: its kind, and how many tokens it shares and has of its own."""
 
     who: Who
     shared: int

@@ -167,7 +167,7 @@ class Promises:
     def promised(
         self, request: str, group_index: int, block: int, shared: Shared = NOTHING_SHARED
     ) -> dict[str, int]:
-        """The promised boundaries that need a block, in blocks of the group, by who is promised."""
+        """The promised boundaries that need a block, in blocks of the group, by kind of request."""
         group, shape = self._groups[group_index], self._shapes[group_index]
         if not (group.prefix_cacheable and self._engine.enable_prefix_caching):
             return {}

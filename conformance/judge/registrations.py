@@ -1,13 +1,13 @@
 """Which blocks a manager registers over a request's life, judged block by block.
 
-A block is due when a promised hit needs it and all of that hit's run is computed. It counts as
-registered once its key was seen, even if it is evicted later. Only blocks that held the right
-content in the request's own table are judged: states that no step wrote, or blocks that a connector
-left out, cannot be registered.
+A block must be registered when a promised hit needs it and all of that hit's run is computed. It
+counts as registered once its key was seen, even if it is evicted later. Only blocks that held the
+right content in the request's own table are judged: states that no step wrote, or blocks that a
+connector left out, cannot be registered.
 
-Where hits may end inside blocks, the entries that promised hits need there are due in the same way.
-They must also stay as long as there are blocks that were never used: a block that is filled up gets
-a new key, and can lose the old one in the process.
+Where hits may end inside blocks, the same holds for the entries that promised hits need there. They
+must also stay as long as there are blocks that were never used: a block that is filled up gets a
+new key, and can lose the old one in the process.
 """
 
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ class Registrations:
         self._shared: dict[str, Shared] = {}
         self._touched: dict[str, None] = {}
         self._fine = fine
-        # Promised entries inside blocks, by request, group and who is promised: the names of those
+        # Promised entries inside blocks, by request, group and kind of promise: the names of those
         # that were registered, until they may be given up; and those that are judged no more.
         self._kept: dict[tuple[str, int, str], list[Name]] = {}
         self._judged: set[tuple[str, int, str]] = set()

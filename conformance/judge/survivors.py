@@ -1,4 +1,4 @@
-"""What survives a call: cached blocks that nobody takes keep their keys.
+"""What survives a call: cached blocks that are not taken keep their keys.
 
 Only blocks that are handed out lose what they held, so what is hit later depends on the order of
 the free queue alone (`spec.eviction`).

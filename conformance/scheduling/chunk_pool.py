@@ -1,8 +1,8 @@
 """Whether a pool of chunks in host memory keeps the contract of its interface.
 
-A chunk that is stored has a place of its own until it is evicted, which nobody does while it is
-written or read. It is found as soon as it is written. Room is used before anything is evicted, no
-more is evicted than is needed, and what was used last is evicted last. vLLM: the docstrings of
+A stored chunk has a place of its own until it is evicted, which must not happen while it is written
+or read. It is found as soon as it is written. Room is used before anything is evicted, no more is
+evicted than is needed, and what was used last is evicted last. vLLM: the docstrings of
 ``OffloadingManager`` and of ``LRUCachePolicy``.
 """
 

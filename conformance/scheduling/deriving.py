@@ -16,8 +16,8 @@ _TOO_FEW = "TooFewBlocks"
 _TOO_LITTLE = ("ValueError", _TOO_FEW)
 """How start-up says, in a sentence of its own, that memory is too small: grouping has wasted it."""
 _ENOUGH, _BESIDE = 2, 8
-"""So many times the blocks of the longest request, and so many for states and drafts, are room for
-it however layers are grouped: less than half of the pool is padding."""
+"""A multiple of the blocks of the longest request, and blocks for states and drafts: together room
+for it however layers are grouped, as less than half of the pool is padding."""
 
 
 def wrong_groups(derived: Derived) -> Iterator[Violation]:

@@ -40,11 +40,11 @@ class Grammars:
                 yield name
 
     def pending(self, arrived: Collection[str]) -> frozenset[str]:
-        """Of the requests that have arrived, those that wait for their grammar."""
+        """The arrived requests that wait for their grammar."""
         return frozenset(n for n in arrived if n in self._steps and n not in self._ready)
 
     def started(self, plan: Plan) -> Iterator[Violation]:
-        """Who is computed though its grammar is not ready."""
+        """Requests that are computed though their grammar is not ready."""
         for each in plan.scheduled:
             if self.pending([each.request]):
                 yield self._ignored(
@@ -54,7 +54,7 @@ class Grammars:
                 )
 
     def verified(self, constrained: Mapping[str, Constrained]) -> Iterator[Violation]:
-        """Who verifies drafts that its grammar rejects, where they are known as a step is planned.
+        """Requests with drafts that their grammar rejects, where known as a step is planned.
 
         ``constrained`` is what `ModelRunner.constrained` says of the step, also below.
         """

@@ -3,9 +3,9 @@
 A token's row is written to the page on the device that its request was last told of. From there it
 gets to the host: with the step, row by row, or when a full page is copied. A step reads each row
 from the device where its request was told of a page there, else from the host, for which it needs
-its hot blocks. Pages on the device share their blocks with the other groups there, so whoever else
-writes to a block ends what it held. What is copied or loaded takes effect when it is reported, the
-latest that it can. vLLM: ``HiSparseConnectorWorker``.
+its hot blocks. Pages on the device share their blocks with the other groups there, so any other
+write to a block ends what it held. What is copied or loaded takes effect when it is reported, as
+late as it can. vLLM: ``HiSparseConnectorWorker``.
 """
 
 from collections import defaultdict

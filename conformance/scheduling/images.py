@@ -94,7 +94,7 @@ class EncoderOutputs:
             yield from self._read(each, plan, plan.scheduled[:place])
 
     def due(self, before: Sequence[Scheduled], plan: Plan, name: str, start: int, due: int) -> int:
-        """How many of the tokens that are due to a request images leave, in any case.
+        """How many of the ``due`` tokens that a request must get its images allow, in any case.
 
         ``before`` are the requests that come before it in the step. A chunk may end before an image
         that is not there, or earlier by what draft layers look ahead.
@@ -111,7 +111,7 @@ class EncoderOutputs:
         return due
 
     def may_wait(self, name: str, plan: Plan, left: int) -> bool:
-        """Whether a request may wait for want of an image, with so many tokens left in the step."""
+        """Whether a request may wait for an image, with ``left`` tokens left in the step."""
         if self._encoder is None:
             return False
         images = self._arrivals[name].images

@@ -102,7 +102,7 @@ class Offloading(ConnectorTransfers):
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is being copied, or not taken up."""
+        """Whether any copy is under way, or not processed."""
         return bool(self._copies or self._reported) or self._more
 
     @property
@@ -226,7 +226,7 @@ class Offloading(ConnectorTransfers):
                 )
 
     def _is_near_start(self, added: int) -> bool:
-        """Whether a hit of so many tokens may be lost in the core's own lookup, which is asked."""
+        """Whether ``added`` more tokens may be lost in the core's own lookup, which is asked."""
         size = self._engine.alignment
         windows = ((each.window, each.block_size, each.eagle) for each in self._engine.groups)
         return any(

@@ -40,7 +40,7 @@ class SchedulerOutcome:
         plans: what each step computes: of each request where it starts, and how many tokens.
         refused: why the target's start-up refuses the deployment; "" when it does not.
         ended: why the history ended early; "" when it did not.
-        unloaded: requests that get nowhere as they wait for a load that nobody makes.
+        unloaded: requests without progress, since they wait for a load that is never made.
     """
 
     lives: dict[str, Life] = field(default_factory=dict)

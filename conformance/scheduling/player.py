@@ -1,8 +1,8 @@
-"""Plays a scheduler history: requests arrive, steps are planned, run and taken up.
+"""Plays a scheduler history: requests arrive; steps are planned, run, and their results processed.
 
 As vLLM's ``EngineCore`` does it: a step is planned as long as fewer than the subject's ``batches``
 are in flight, and without new requests those in flight are drained. It is long, as all that is seen
-of a step comes together here; who judges it is elsewhere.
+of a step comes together here; it is judged elsewhere.
 """
 
 import math
@@ -216,7 +216,7 @@ class _Player:
         return not self._is_stuck(plan)
 
     def _await_tokens(self, plan: Plan, done: Done) -> bool:
-        """The oldest step in flight is taken up, and only then this one samples.
+        """The oldest step in flight is processed, and only then this one samples.
 
         What is registered meanwhile is judged when it is known which drafts are right.
         """
@@ -243,7 +243,7 @@ class _Player:
         if self._grammars:
             constrained = self._runner.constrained(plan)
             masks = self._scheduler.masks(plan)
-            # Nobody gets what is sampled for those that have ended.
+            # What is sampled for requests that have ended is not delivered.
             for name in constrained.keys() - self._scheduler.unfinished():
                 del constrained[name]
             for each_wrong in self._grammars.masked(masks, constrained):
@@ -252,7 +252,7 @@ class _Player:
                 for each_wrong in self._grammars.verified(constrained):
                     self._add(each_wrong)
             elif any(constrained[name].drafts for name in constrained.keys() - checked):
-                self._verified = None  # nobody knows how many of their drafts count
+                self._verified = None  # it is not known how many of their drafts count
         for each_wrong in self._runner.sample(plan, done, masks):
             self._add(each_wrong)
         self._rules.accepted(done.valid)
@@ -367,7 +367,7 @@ class _Player:
         life.ended = how
         if how == "finished":
             self._sessions.finished(name, self._step)
-        # What an input before has given up, nobody can keep for the end of this one.
+        # What an earlier input has given up cannot be kept for the end of this one.
         all_held = all(each.kind is GroupKind.FULL_ATTENTION for each in self._engine.groups)
         if how == "finished" and (all_held or name == self._sessions.inputs(name)[0]):
             tokens = arrival.content + tuple(life.delivered[:-1])
@@ -583,7 +583,7 @@ class _Player:
             self._reported.update(inputs)
 
     def _take_up(self) -> Mapping[str, list[int]]:
-        """The oldest step in flight is taken up; returns the drafts that it has proposed."""
+        """Process the oldest step in flight; returns the drafts that it has proposed."""
         plan, done = self._in_flight.popleft()
         drafts = {} if self._scheduler.batches > 1 else done.drafts
         self._count_drafts(done)
@@ -690,8 +690,8 @@ class _Player:
     def _judge_stored(self, name: str) -> None:
         """A store has the promised hits of a request that arrives, since it evicts nothing.
 
-        They are those of prompts. Whoever found more in the prefix cache than was stored has not
-        filled it, and what is about to be stored is not promised.
+        They are those of prompts. A request that found more in the prefix cache than was stored has
+        not filled it, and what is about to be stored is not promised.
         """
         connector = self._history.deployment.connector
         fails = self._history.requests[name].invalid_blocks
@@ -931,7 +931,7 @@ class _Player:
                 )
             if life.hit is not None and name in self._ended and name not in self._reported:
                 self._add(_told("never", f"request {name}", "it is not reported"))
-        # A load that fails, or that nobody waits for any more, may be looked up again.
+        # A load that fails, or that is no longer awaited, may be looked up again.
         uncounted = self._sessions or (self._transfers is not None and self._transfers.keeps)
         uncounted = uncounted or any(
             each.load_fails or each.invalid_blocks or (each.loads and each.aborted)

@@ -1,7 +1,7 @@
 """Plays a scheduler history, and once more for what one play does not say.
 
-Whether a request gets nowhere for want of room, and which part loses a promised hit: one thing is
-put in its place, and the history is played again.
+Whether a request makes no progress for lack of room, and which part loses a promised hit: one thing
+is put in its place, and the history is played again.
 """
 
 from dataclasses import replace
@@ -43,7 +43,7 @@ def play(
         return SchedulerOutcome(refused=str(refused), findings=refusal(history, str(refused)))
     for found in outcome.findings:
         if found.signature.code is Code.REQUEST_NEVER_FINISHES:
-            # Who has nothing left to do lacks no blocks, nor who needs a larger step, or a load.
+            # A request does not lack blocks if it is done, or needs a larger step or a load.
             told = dict(found.signature.defect.parameters)
             lacks_blocks = told["way"] != Standstill.REST and "at_once" not in told
             if lacks_blocks and not outcome.unloaded and _ends_with_room(history, subject):
@@ -64,7 +64,7 @@ def _name(found: Occurrence, **parameters: str) -> None:
 def _ends_with_room(history: SchedulerHistory, subject: SchedulerSubject) -> bool:
     """Whether a larger pool is all that it takes for all requests to end.
 
-    But those that it takes further, to wait for a load that nobody makes.
+    Except those that then wait for a load that is never made.
     """
     deployment, override = history.deployment, history.deployment.num_gpu_blocks_override
     larger = replace(

@@ -6,13 +6,13 @@ from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.subject.schedulers import Plan
 
 _EMPTY = 4
-"""So many empty steps in a row, with none in flight, and nothing changes any more."""
+"""After this many empty steps in a row, with none in flight, nothing changes any more."""
 _FRUITLESS = 64
-"""So many steps without a token that was not computed before, per request, are a cycle."""
+"""This many steps per request without a token that was not computed before are a cycle."""
 
 
 class Standstill(StrEnum):
-    """In what way requests get nowhere, or an engine does not come to rest."""
+    """How requests make no progress, or an engine does not come to rest."""
 
     STUCK = "stuck"
     CYCLE = "cycle"
@@ -29,7 +29,7 @@ class Progress:
         # A lookup goes from group to group, and back to the first.
         repeats = sum(each.later for each in several) * (2 + len(deployment.groups))
         self.patience = _EMPTY + deployment.ranks - 1 + repeats
-        """So many empty steps in a row are a standstill."""
+        """The number of empty steps in a row that are a standstill."""
         self._most = _FRUITLESS * len(history.requests)
         self._empty = self._fruitless = 0
         self._was_paused = False

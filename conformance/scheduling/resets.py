@@ -26,7 +26,7 @@ class Resets:
         return bool(self._waiting)
 
     def due(self, step: int, *, may_restart: bool) -> Iterator[Reset]:
-        """Those whose step has come; ``may_restart`` is whether what runs can start again."""
+        """The resets whose step has come; ``may_restart``: whether running requests can restart."""
         for each in list(self._waiting):
             if each.at <= step and (may_restart or not each.reset_running_requests):
                 self._waiting.remove(each)
@@ -76,5 +76,5 @@ def _of_connector(how: str, spec: str, actual: str) -> Violation:
 
 
 def _less(wrong: Violation, divergence: Divergence) -> Violation:
-    """Not the worst that its code can be."""
+    """The violation, with a lesser effect than the worst of its code."""
     return replace(wrong, signature=replace(wrong.signature, divergence=divergence))

@@ -239,9 +239,9 @@ class ModelRunner:
         return found
 
     def taken_up(self, done: Done, delivered: Mapping[str, Sequence[int]]) -> Iterator[Violation]:
-        """The oldest step's results are taken up: users get what was ``delivered``.
+        """The oldest step's results are processed: users get what was ``delivered``.
 
-        Who got nothing of what was sampled has to sample it again.
+        A request that got nothing of what was sampled has to sample it again.
         """
         if self._transfers is None:
             return
@@ -397,7 +397,7 @@ class ModelRunner:
             most = verified if masks is None else masks.acceptable
             accepted = max(0, min(wanted, verified, request.valid, most, len(output) - 1))
             done.verified[name] = min(verified, request.valid), accepted
-        # A step in flight when a request ends samples what nobody gets.
+        # A step in flight when a request ends samples what is not delivered.
         done.sampled[name] = list(output[: 1 + accepted]) or [0]
         self._sampled[name] = self._sampled.get(name, 0) + len(output[: 1 + accepted])
         request.proposed = self._engine.num_speculative_tokens if drafts else 0
@@ -465,7 +465,7 @@ class ModelRunner:
                     ):
                         yield violation(
                             Defect(Code.PAGE_WRITTEN_TWICE),
-                            f"{name}: block {block} is written by nobody else in the step",
+                            f"{name}: block {block} is not written as another in the step",
                             f"it is written as {writers[block]}, too",
                         )
         for block, name in writers.items():

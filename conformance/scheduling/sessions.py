@@ -9,7 +9,7 @@ from hitproof.conformance.histories.workloads import SchedulerHistory
 
 
 class Sessions:
-    """Follows the sessions of one history; the mappings are those of who plays it.
+    """Follows the sessions of one history; the mappings are those of its player.
 
     ``waiting`` has the requests that have yet to come, ``arrived`` and ``ended`` those that have
     come and ended, each by name.

@@ -4,12 +4,12 @@
   blocks that stay free beside the whole of what is admitted.
 - Work: in the order in which requests run, each gets as many tokens as it has, and as the limits
   and those before it leave. Beside recurrent states a chunk may end earlier, where a state can be
-  of use: at the end of a block, near the end of the prompt, or where another request goes on in
-  another way. Whoever waits is admitted where tokens, places and, with a margin, blocks are left.
-- Turns: nobody is admitted before, or runs on in place of, a request that comes first by policy.
+  of use: at the end of a block, near the end of the prompt, or where another request diverges.
+  Waiting requests are admitted where tokens, places and, with a margin, blocks are left.
+- Turns: no request is admitted before, or runs on in place of, one that comes first by policy.
 
 Where drafts are in flight, it is not known how many tokens a decoding request has, so only its
-prompt counts. A step that preempts is judged by whom it preempts, not by what it leaves. The rules
+prompt counts. A step that preempts is judged by what it preempts, not by what it leaves. The rules
 share what is known of a step, and so a module.
 """
 
@@ -170,7 +170,7 @@ class StepRules:
                 self._known_then[each.request] = now.known.get(each.request, 0)
 
     def accepted(self, valid: Mapping[str, int]) -> None:
-        """So many of the drafts that a step has proposed are left, as grammars reject the rest."""
+        """How many proposed drafts of each request are left, as grammars reject the rest."""
         for name, number in valid.items():
             self._proposed[name] = min(self._proposed.get(name, 0), number)
 
@@ -312,7 +312,7 @@ class StepRules:
             )
 
     def _watermark(self, plan: Plan, now: Situation) -> Iterator[Violation]:
-        """Who is admitted beside others leaves them some room, all of its prompt computed.
+        """A request admitted beside others leaves them some room, all of its prompt computed.
 
         Only full attention holds all of it; what other groups take is not counted.
         """
@@ -491,7 +491,7 @@ class StepRules:
         known, end, size = now.known[name], start + got, max(self._blocks)
         aligned = math.lcm(*self._blocks)
         if not got:
-            # Where no step has room for a block, waiting for one helps nobody.
+            # Where no step has room for a block, waiting for one is of no use.
             ever = min(self._budget, self._deployment.long_prefill_token_threshold or aligned)
             return (due < aligned and min(self._blocks) <= ever) or start % size != 0
         ends = {each * (start // each + 1) for each in self._blocks if start % each}
@@ -522,8 +522,8 @@ class StepRules:
         ]
 
     def _waiting(self, plan: Plan, now: Situation) -> Iterator[Violation]:
-        """Whether somebody waits for whom there is room."""
-        # Whose adapter there is no room for waits for that.
+        """Whether a request waits although there is room for it."""
+        # A request whose adapter has no room waits for that.
         names = (name for name in now.known if name not in now.after)
         waiting = [name for name in names if self._may_join(name, now.after)]
         if not waiting or len(now.after) + now.idle >= self._deployment.max_num_seqs:
@@ -551,7 +551,7 @@ class StepRules:
         )
 
     def _loaded(self, plan: Plan, now: Situation) -> Iterator[Violation]:
-        """Whether somebody for whom a load is over waits though there is room.
+        """Whether a request whose load is over waits though there is room.
 
         It holds blocks, and gives back none before it ends: it goes on also while the engine is
         paused for those that have not begun.
@@ -607,11 +607,11 @@ class StepRules:
         }
 
     def _admitted(self, plan: Plan, now: Situation) -> Iterator[Violation]:
-        """Nobody is admitted before one that comes first, unless that one lacks an image.
+        """No request is admitted before one that comes first, unless that one lacks an image.
 
-        Without priorities, who gave way comes before all that wait, also before one that lacked an
-        image when it was admitted first. Where prefixes are loaded, who holds blocks for that comes
-        first. So does a session that goes on.
+        Without priorities, a preempted request comes before all that wait, also before one that
+        lacked an image when it was admitted first. Where prefixes are loaded, a request that holds
+        blocks for that comes first. So does a session that continues.
         """
         if not self._in_turn or self._lookahead > 1 or self._deployment.loads:
             return
@@ -641,7 +641,7 @@ class StepRules:
                 )
                 return
         if self._deployment.max_loras is not None:
-            return  # who had to wait for an adapter may come later
+            return  # requests that had to wait for an adapter may come later
         for one, other in pairwise(admitted):
             if turn[other] < turn[one]:
                 yield violation(
@@ -653,10 +653,10 @@ class StepRules:
                 return
 
     def _in_turn_beside_loads(self, plan: Plan, now: Situation) -> Iterator[Violation]:
-        """Beside a KV connector nobody is admitted, or begins to load, before who comes first.
+        """Beside a KV connector no request is admitted, or begins to load, out of turn.
 
-        But those for whom a load is over may come before those that hold nothing, and who gave way
-        without priorities comes first in an order of its own.
+        But requests whose load is over may come before those that hold nothing, and requests that
+        were preempted without priorities come first, in an order of their own.
         """
         if plan.transfers is None or not self._in_turn or self._lookahead > 1:
             return
@@ -688,7 +688,7 @@ class StepRules:
     def _preempted(
         self, plan: Plan, now: Situation, preempted: Sequence[str]
     ) -> Iterator[Violation]:
-        """Who is preempted comes last, and there was need for it."""
+        """The last requests are preempted, and only if necessary."""
         kept = [name for name in now.before if name in now.after]
         turn = self._turn(now)
         if self._deployment.policy == "fcfs":
@@ -698,7 +698,7 @@ class StepRules:
         if not right:
             yield violation(
                 Defect.of(Code.PREEMPTED_WRONGLY, how="turn"),
-                f"who comes last is preempted, of {', '.join(now.before)}",
+                f"the last is preempted, of {', '.join(now.before)}",
                 f"{', '.join(preempted)} are",
             )
         taken = sum(len(blocks) for each in plan.scheduled for blocks in each.blocks)
@@ -706,12 +706,12 @@ class StepRules:
         if all(after + taken <= before for before, after in rooms):
             yield violation(
                 Defect.of(Code.PREEMPTED_WRONGLY, how="use"),
-                f"who is preempted gives blocks up for the step; {now.free_before} are free",
+                f"preempted requests free blocks for the step; {now.free_before} are free",
                 f"{', '.join(preempted)} are preempted, and {now.free_after + taken} are there",
             )
         if taken + self._most_blocks() < now.free_before:
             yield violation(
                 Defect.of(Code.PREEMPTED_WRONGLY, how="need"),
-                f"nobody is preempted while blocks are free; {now.free_before} are",
+                f"no request is preempted while blocks are free; {now.free_before} are",
                 f"{', '.join(preempted)} are preempted",
             )

@@ -1,13 +1,13 @@
 """What a KV connector loads into pages, and sends from them, beside the steps.
 
-- A load writes its pages at any time from the step in which it begins until its end is taken up,
-  in no order with steps. So nobody else has them, no step uses them that is planned meanwhile, and
-  none that still runs when it begins.
-- What is sent is read from the end of the request until the end of the transfer is taken up. Until
+- A load writes its pages at any time from the step in which it begins until its end is processed,
+  in no order with steps. So no other request has them, and neither a step that is planned meanwhile
+  nor one that still runs when the load begins uses them.
+- What is sent is read from the end of the request until the end of the transfer is processed. Until
   then its pages are held, and not written.
 - What the connector reports as failed is garbage, and so is what is computed from it. Where the
-  step itself loads, it reads garbage, before anybody knows: that is wrong only if a user gets a
-  token that comes of it (`conformance.scheduling.runner`).
+  step itself loads, it reads garbage before the failure is known: that is wrong only if a user gets
+  a token computed from it (`conformance.scheduling.runner`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -83,7 +83,7 @@ class ConnectorTransfers:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is on its way, or not taken up."""
+        """Whether any transfer is under way, or not processed."""
         return bool(self._under_way)
 
     @property
@@ -114,11 +114,11 @@ class ConnectorTransfers:
         return frozenset(self._over)
 
     def forget(self, requests: Iterable[str]) -> None:
-        """What the connector has of these is of old weights; loads under way go on."""
+        """What the connector has of these is of old weights; loads under way continue."""
         self._outdated.update(requests)
 
     def reset(self, requests: Iterable[str]) -> None:
-        """It was asked to forget what it has of these, which it may have done."""
+        """The connector was asked to forget what it has of these, and may have done so."""
 
     def waited(self, request: str) -> bool:
         """Whether the request has waited for a load, so that it has blocks when it is admitted.
@@ -145,7 +145,7 @@ class ConnectorTransfers:
     ) -> Iterator[Violation]:
         """Before a step computes, which uses what is ``touched``.
 
-        ``in_flight`` are pages that steps use whose results are not taken up, ``held`` those with
+        ``in_flight`` are pages of steps whose results are not processed, ``held`` those with
         references, ``known`` counts the tokens of a request.
         """
         told = plan.transfers

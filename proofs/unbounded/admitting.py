@@ -109,7 +109,7 @@ class AnyAdmission:
         return Contract(get)
 
     def conclusions(self, result: Any) -> Iterator[Conclusion]:
-        """It asks for the blocks that it lacks, for found ones that are free, and for a copy."""
+        """A request asks for the blocks that it lacks, found ones that are free, and a copy."""
         asked, runs, cap = result
         if not is_number(asked):
             raise Unsupported(f"a number of blocks that is {asked!r:.60}")

@@ -158,7 +158,7 @@ class AnyCoordinator:
         return here.implies(with_it, has_required_run(plain.shape, boundary, hit.cached))
 
     def alignments(self, number: Term) -> Term:
-        """So many alignments, in tokens."""
+        """``number`` alignments, in tokens."""
         length = number * self.alignment
         if repr(number) not in self._told:
             self._told.add(repr(number))
@@ -204,7 +204,7 @@ class AnyCoordinator:
         return Shapes(units=((aligned, self.alignments), *units), own=self._candidates)
 
     def _candidates(self, values: Values) -> Iterator[Family]:
-        """That a number is a hit of some group, or of all so far, and that a table is its own."""
+        """A number is a hit of some group, or of all so far, and a table is its own."""
         numbers = [
             place
             for place, value in values.items()
@@ -321,7 +321,7 @@ def _plain(hit: GroupHit) -> GroupHit:
 
 
 def _check_hashes_are_enough() -> None:
-    """Of a request, as many whole blocks are hashed as it has: a lemma, proved here."""
+    """All whole blocks of a request are hashed: a lemma, proved here."""
     here = Arithmetic()
     size, num_hashes = here.atom("hash_block_size", 1), here.atom("num_hashes", 0)
     block_size = size * here.atom("times", 1)

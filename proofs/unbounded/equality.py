@@ -199,7 +199,7 @@ def _compared(sides: Sequence[_Side], made: Pair, loops: Loops, path: Path) -> E
 
 
 def _shared(value: Any) -> list[int]:
-    """Which of all lists in a value are the same one, each as the first of them."""
+    """Which lists in a value are one object: for each list, the index of the first of these."""
     found: list[Listing] = []
 
     def look_through(each: Any) -> None:

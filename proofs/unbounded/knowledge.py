@@ -363,7 +363,7 @@ class Knowledge:
         return self.values(self._here.not_(formula)) is None
 
     def weakened(self, families: Sequence[Sequence[Callable[[], Formula]]]) -> list[int]:
-        """Of each family, how many of the first do not follow; each of it implies the next one."""
+        """How many of the first of each family do not follow; each implies the next one."""
         dropped = [0 for _ in families]
 
         def first(number: int) -> Formula:

@@ -65,7 +65,7 @@ class GroupHit:
         return self.here.holds_at(f"{CACHED}{self.number or ''}", block)
 
     def valid(self, length: Term, cap: Term, horizon: Term) -> Formula:
-        """Whether a hit of so many tokens is valid, for the group alone."""
+        """Whether a hit of ``length`` tokens is valid, for the group alone."""
         return valid_hit(
             Few(self.here, self.group),  # type: ignore[arg-type]
             self.alignment,
@@ -81,7 +81,7 @@ class GroupHit:
         return valid_boundary(shape, boundary, *reach_and_cached)
 
     def conclusions(self, table: Listing, length: Term, most: Term) -> Iterator[Conclusion]:
-        """Of a lookup of at most ``most`` tokens.
+        """What holds of a lookup of at most ``most`` tokens.
 
         The hit is valid, none is longer, and its table has the blocks that attention reads.
         """

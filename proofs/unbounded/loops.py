@@ -88,7 +88,7 @@ class Shapes:
     own: "Callable[[Values], Iterator[Family]] | None" = None
 
     def kind(self, old: Term, new: Term) -> str:
-        """Of which unit two numbers are multiples."""
+        """The unit that two numbers are multiples of."""
         for number, (equal_ones, _) in enumerate(self.units):
             if all(
                 any(is_same(each // unit * unit, each) for unit in equal_ones)
@@ -643,7 +643,7 @@ class Loops:
                     yield [partial(_below_it, at, here, start, fact)]
 
     def _constants(self, unknown: Values) -> Iterator[Candidate]:
-        """That a value is one that many are first."""
+        """A value is one that many are first."""
         here = self._arithmetic
         for place, value in unknown.items():
             if isinstance(value, Block):
@@ -757,7 +757,7 @@ def _distinct(numbers: Sequence[Term]) -> list[Term]:
 
 
 def _numbered(arrivals: Sequence[Arrival]) -> list[tuple[int, Arrival]]:
-    """Those in a ``for`` loop, with their numbers."""
+    """The arrivals in a ``for`` loop, with their numbers."""
     return [(n, each) for n, each in enumerate(arrivals) if each.items is not None]
 
 
@@ -787,7 +787,7 @@ def _beginning(one: tuple[bool, ...], other: tuple[bool, ...]) -> tuple[bool, ..
 
 
 def _first_names(values: Values) -> dict[int, tuple[Place, bool]]:
-    """Of lists and sets, by identity, the first place that holds them, and whether of any length.
+    """The first place that holds each list or set, by identity, and whether it is of any length.
 
     Those that two paths have made are alike if they have the same names on both.
     """

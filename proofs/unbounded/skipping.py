@@ -48,12 +48,12 @@ class AnySkipping:
             self.sizes[named] = self.limit
 
     def conclusions(self, skipped: Any) -> Iterator[Conclusion]:
-        """A token is skipped if and only if nobody reads it."""
+        """A token is skipped if and only if it is not read any more."""
         if not is_number(skipped):
             raise Unsupported(f"a number of tokens that is {skipped!r:.60}")
         here, token = self.here, self.here.position
         yield (
-            "tokens are skipped if and only if nobody reads them",
+            "tokens are skipped if and only if they are not read any more",
             lambda: here.implies(
                 (0 <= token) & (token < self.computed),
                 skips_right(self.kind, self.computed, skipped, token, self.limit, self.extra),

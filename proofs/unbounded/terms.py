@@ -390,7 +390,7 @@ class Arithmetic:
         return self._quotient(dividend, divisor)
 
     def _divided(self, dividend: Term, factor: str | int) -> Term:
-        """By a positive atom or number: what it divides exactly, and a quotient of the rest."""
+        """Divide by a positive atom or number: the exact part, and a quotient of the rest."""
         exact: dict[Monomial, int] = {}
         rest: dict[Monomial, int] = {}
         for monomial, times in terms_of(dividend).items():

@@ -96,7 +96,7 @@ class VllmPool:
         self._pool.touch(self._blocks(blocks))
 
     def free_blocks(self, blocks: Sequence[int]) -> None:
-        """In the order given."""
+        """Frees in the given order."""
         self._pool.free_blocks(self._blocks(blocks))
 
     @property

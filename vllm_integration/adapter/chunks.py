@@ -43,9 +43,9 @@ def connect_chunks(
     ranks: int = 1,
     **pool: Any,
 ) -> None:
-    """Put the connector into a configuration, for chunks of so many blocks.
+    """Put the connector into a configuration, for chunks of ``chunk`` blocks.
 
-    Blocks are of so many ``ranks`` of context parallelism.
+    Blocks are shared by ``ranks`` ranks of context parallelism.
 
     Without ``num_chunks`` its backend has what it is asked for
     (`vllm_integration.adapter.offloads`), with it vLLM's own pool of host memory. With ``outputs``
@@ -92,7 +92,7 @@ def chunk_of(half: Any) -> int:
 
 
 def ends_of(job: Any) -> tuple[Any, Any]:
-    """From where and whereto a job copies."""
+    """The source and the target of a job's copies."""
     if hasattr(job, "transfer_spec"):
         source, target = job.transfer_spec
         return source, target
@@ -154,7 +154,7 @@ class _Worker:
     transfer_async = submit_store
 
     def wait(self, numbers: Iterable[int]) -> None:
-        """Those of the stores that have begun are awaited."""
+        """Await the stores among them that have begun."""
         self._awaited |= self._submitted.intersection(numbers)
 
 

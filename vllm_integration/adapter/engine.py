@@ -128,7 +128,7 @@ class Engine:
 
     @property
     def scheduler_block_size(self) -> int:
-        """In tokens."""
+        """The scheduler's block size in tokens."""
         return int(self._scheduler.block_size)
 
     @property

@@ -73,7 +73,7 @@ class ScriptedBackend(StructuredOutputBackend):  # type: ignore[misc]  # untyped
         pass  # no vocabulary, no tokenizer
 
     def compile_grammar(self, *_: Any, **__: Any) -> StructuredOutputGrammar:
-        """Nobody compiles a script."""
+        """Never called: a script needs no compilation."""
         raise NotImplementedError("grammars are scripts")
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> torch.Tensor:

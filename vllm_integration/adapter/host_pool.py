@@ -125,7 +125,7 @@ class RunningHostPool:
         self._requests = requests
 
     def has(self, name: str, tokens: int) -> None:
-        """A KV connector has so many tokens of a request."""
+        """A KV connector has ``tokens`` tokens of a request."""
         if tokens:
             self._inner[1].tokens[name] = tokens
 

@@ -171,7 +171,7 @@ class _Client:
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """While a scheduler is made with the connector, whose client asks nobody yet."""
+    """While a scheduler is made with the connector, whose client has no server to ask yet."""
     with patch.object(import_module(f"{_STORE}.scheduler"), "LookupKeyClient", _Client):
         yield
 
@@ -278,7 +278,7 @@ class RunningStore(RunningConnector):
             self._fails[name] = arrival.invalid_blocks
 
     def step(self, output: Any) -> Transfers:
-        """See `RunningConnector`. What is queued is done in turn, whoever it is for."""
+        """See `RunningConnector`. The queue is processed in order, for all requests."""
         import torch
 
         told, worker = output.kv_connector_metadata, self._worker

@@ -157,7 +157,7 @@ class VllmOffloadLookup:
         return LookupAnswer(self._local + more, ())
 
     def _request(self, length: int) -> Any:
-        """A request of so many tokens, of which the connector forgets what it noted."""
+        """A request of ``length`` tokens, of which the connector forgets what it noted."""
         if length not in self._requests:
             hashes = self._hashes[: length // self._unit]
             self._requests[length] = self._parts.request_of(range(length), hashes)
@@ -176,7 +176,7 @@ class VllmOffloadPlays:
         self._parts = parts
         self._layout = layout
         self._length = length
-        # So many tokens at the end of a prompt are computed together.
+        # How many tokens at the end of a prompt are computed together.
         self._own = layout.prefill_lookahead if layout.use_eagle else 1
         self._scheduler = offloading.started.scheduler
         self._manager = attribute(self._scheduler, "kv_cache_manager")
@@ -269,7 +269,7 @@ class VllmOffloadPlays:
         raise CannotJudge("a request does not end")
 
     def _tables(self, name: str) -> Iterator[tuple[int, Group, Sequence[int]]]:
-        """Of each group its number, what it is, and the blocks that the request has."""
+        """Each group's number, the group, and the blocks that the request has of it."""
         tables = self._manager.get_block_ids(name)
         for number, (group, table) in enumerate(zip(self._layout.groups, tables, strict=True)):
             yield number, group, table

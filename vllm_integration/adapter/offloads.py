@@ -42,7 +42,7 @@ class Offloads(base.OffloadingManager):  # type: ignore[misc]  # untyped vLLM
     """The keys of an offloading tier.
 
     Attributes:
-        has: whether a key is stored; whoever asks the scheduler decides.
+        has: whether a key is stored; set by the caller of the scheduler.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class HostMemory(CPUOffloadingManager):  # type: ignore[misc]  # untyped vLLM
         self._asked = Counter[tuple[str, Any]]()
         self._seen: dict[Any, None] = {}
         self.calls: list[PoolCall] = []
-        """Calls since whoever reads them has cleared this."""
+        """Calls since the reader has last cleared this."""
 
     def lookup(self, key: Any, *args: Any) -> Any:
         """Whether the key is stored, which some requests are told when they ask again."""

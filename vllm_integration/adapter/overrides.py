@@ -79,7 +79,7 @@ def _imported(text: str, option: str) -> type:
 
 
 def _have_kinds_built(managers: ModuleType) -> None:
-    """From 0.23 on a registry says which manager a ``KVCacheSpec`` has, before that a table."""
+    """A registry (from 0.23 on) or a table says which manager a ``KVCacheSpec`` has."""
     if hasattr(managers, "spec_manager_map"):
         table = managers.spec_manager_map
         table.update({spec: _replaced.get(manager, manager) for spec, manager in table.items()})

@@ -260,7 +260,7 @@ def put(request: Any, state: dict[str, Any]) -> None:
 
 
 def _keeping(spec: Any, retained: int) -> Any:
-    """The spec of a window that keeps so many tokens more, where it can."""
+    """The spec of a window that keeps ``retained`` more tokens, where it can."""
     if not retained or not hasattr(spec, "extra_retained_tokens"):
         return spec
     return replace(spec, extra_retained_tokens=retained)

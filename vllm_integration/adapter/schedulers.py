@@ -570,7 +570,7 @@ def _without_sessions(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]
 
 
 def _kept(scheduler: Any) -> tuple[int, ...]:
-    """Of each group, the tokens that a running request of `PROBED` tokens keeps."""
+    """The tokens that a running request of `PROBED` tokens keeps, by group."""
     coordinator = attribute(scheduler.kv_cache_manager, "coordinator")
     managers = attribute(coordinator, "single_type_managers")
     if any(not hasattr(each, _SKIPPED) for each in managers):

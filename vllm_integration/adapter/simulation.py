@@ -136,7 +136,7 @@ class SimulatedVllm:
         return int(self._pool.get_num_free_blocks())
 
     def cached(self) -> list[int]:
-        """By the hash map itself: no method counts it by group."""
+        """Counted in the hash map itself: no method counts by group."""
         counts = [0] * len(self._engine.groups)
         for key in attribute(self._keys, "_cache"):
             counts[self._vllm.utils.get_group_id(key)] += 1

@@ -110,7 +110,7 @@ _GIVEN: dict[str, set[str]] = {
 
 
 class RunningStates:
-    """Of each request in the model runner where its state is.
+    """Where the state of each request in the model runner is.
 
     ``block_size`` is that of the groups with states.
     """
@@ -216,12 +216,12 @@ class RunningStates:
             self._model.add_request(slot, SimpleNamespace(num_computed_tokens=new.start))
 
     def _known(self, scheduled: Sequence[Scheduled]) -> tuple[list[Scheduled], Any]:
-        """Those whose slot is known; that of a session goes by its first input."""
+        """The requests whose slot is known; a session's is that of its first input."""
         known = [each for each in scheduled if each.request in self._slots]
         return known, np.array([self._slots[each.request] for each in known], dtype=np.int64)
 
     def _run(self, name: str, program: int, **given: Any) -> int | None:
-        """From which column a kernel copies for a request, if it does."""
+        """The column from which a kernel copies for a request, if it does."""
         copied: list[int] = []
 
         def copy(_state: int, _row: int, source: int, _to: int, bias: int, *_: Any) -> None:

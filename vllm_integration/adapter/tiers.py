@@ -141,7 +141,7 @@ class VllmTierLookup:
         self._places = None if len(places) == len(layout.groups) else places
 
     def find_blocks(self) -> "VllmTierLookup":
-        """From now on it returns the blocks themselves, and no masks."""
+        """Return the blocks themselves from now on, and no masks."""
         self._find = attribute(self.inputs[0], INNER)
         return self
 

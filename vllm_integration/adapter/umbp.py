@@ -80,12 +80,12 @@ class _Umbp:
             )
 
     def request(self, length: int) -> Any:
-        """A request of so many tokens."""
+        """A request of ``length`` tokens."""
         hashes = stand_in_hashes(length // self.layout.hash_block_size)
         return self._parts.request_of(range(length), hashes)
 
     def hash_at(self, end: int) -> bytes:
-        """The hash of the block that ends after so many tokens."""
+        """The hash of the block that ends after ``end`` tokens."""
         return stand_in_hashes(end // self.layout.hash_block_size)[-1]
 
 

@@ -1,8 +1,8 @@
 """Variants: what the target's objects look like where the answer must not depend on it.
 
 A group can be of several ``KVCacheSpec`` classes, with heads, types and pages of many sizes; pools
-are of many sizes, and requests have a priority, a client and more. What is due is the same for all
-of them. So each configuration and history has the number of a variant, which chooses one value of
+are of many sizes, and requests have a priority, a client and more. The expected answer is the same
+for all. So each configuration and history has the number of a variant, which chooses one value of
 each; number 0 chooses the plainest. The numbers of a profile cover all classes, and all pairs of
 values.
 

@@ -187,7 +187,7 @@ def test_faults_past_any_bound_are_refuted_with_values(broken_copy: Copy, fault:
     name, old, new, reaches = FAULTS[fault]
     found = refuted(broken_copy, name, old, new)
     assert reaches(found["evidence"])
-    assert found["detail"].endswith(f" tokens ({found['evidence']['spec_hit']} due)")
+    assert found["detail"].endswith(f" tokens ({found['evidence']['spec_hit']} expected)")
 
 
 FULL_AND_WINDOW = "coordinator full_attention sliding_window"

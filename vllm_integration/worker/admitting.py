@@ -113,7 +113,7 @@ class Admitting(OfManager):
                 due += local % size > 0
             if asked != due:
                 told = f"{end} tokens, {computed} of them computed; {held} blocks held"
-                yield Shown(f"{group}, {told}, {number} found: {asked} are asked for, {due} due")
+                yield Shown(f"{group}, {told}, {number} found: {asked} are asked for, not {due}")
 
 
 class Replaying(Settling):

@@ -213,7 +213,7 @@ class Coordinated(Settling):
 
 
 def _is_known(evidence: LookupEvidence, known: tuple[Departure, ...]) -> bool:
-    """Whether the hit that is due is one that a known divergence of some group loses."""
+    """Whether the expected hit is one that a known divergence of some group loses."""
     layout = evidence.configuration
     assert isinstance(layout, Layout)
     return any(

@@ -201,7 +201,7 @@ class Shown:
         answer = "raises" if evidence.actual_hit is None else f"hits {evidence.actual_hit} tokens"
         cached = " and ".join(str(sorted(each)) for each in evidence.cached)
         told = f"of {evidence.max_length} tokens, with blocks {cached} cached, {answer}"
-        return cls(f"{sizes}: a lookup {told} ({evidence.spec_hit} due)", evidence)
+        return cls(f"{sizes}: a lookup {told} ({evidence.spec_hit} expected)", evidence)
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class OfManager(Settling):
 
 
 def limited(kind: GroupKind, block_size: int, limit: int, eagle: bool = False) -> Group:
-    """A group of a kind: a window of ``limit`` tokens, or chunks of so many blocks."""
+    """A group of a kind: a window of ``limit`` tokens, or chunks of ``limit`` blocks."""
     window = limit if kind is GroupKind.SLIDING_WINDOW else None
     chunk = limit * block_size if kind is GroupKind.CHUNKED_LOCAL else None
     return Group(kind, block_size, window, eagle, chunk)
