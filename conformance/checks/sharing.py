@@ -1,7 +1,7 @@
 """The check of sharing: two block hashes are equal if and only if all that they cover is.
 
 The hashes of many small prompts, with and without cache salt and LoRA adapter, with images, and as
-embeddings in whole or in part, with tokens generated after them, are held against each other: for a
+embeddings in whole or in part, with tokens generated after them, are compared pairwise: for a
 group whose blocks are as long as what one hash covers, for one with longer blocks, and with hashes
 that look ahead where the subject has them.
 """

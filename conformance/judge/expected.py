@@ -1,4 +1,4 @@
-"""What a history itself expects (`Expect`), held against what there is."""
+"""What a history itself expects (`Expect`), compared with what there is."""
 
 from collections.abc import Iterator
 from dataclasses import fields

@@ -118,7 +118,7 @@ def _release(version: str | None) -> Version:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Findings held against the ledger."""
+    """Findings compared with the ledger."""
 
     new: tuple[Finding, ...]
     known: tuple[tuple[Finding, Entry], ...]

@@ -175,7 +175,7 @@ def path_of(ledger: Path) -> Path:
 
 
 def choose(records: Mapping[str, Record], version: str | None) -> Record | None:
-    """The record that a target of that version is held against, if there is one.
+    """The record that a target of that version is compared with, if there is one.
 
     That of its release; for one newer than any on record, the newest.
     """

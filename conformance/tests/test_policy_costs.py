@@ -1,4 +1,4 @@
-"""What policies cost, held against what the reference serves under the same policies."""
+"""What policies cost, compared with what the reference serves under the same policies."""
 
 from dataclasses import replace
 

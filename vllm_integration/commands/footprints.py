@@ -1,4 +1,4 @@
-"""``hitproof footprints``, and the footprints that other commands hold a target against."""
+"""``hitproof footprints``, and the footprints that other commands compare a target with."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -69,7 +69,7 @@ def recorded(run: Run, profiles: Sequence[Profile]) -> tuple[Record, list[str]]:
 def record_of(report: Report, limits: Limits) -> list[str]:
     """Record the footprints that a report has, and those of the other usual profiles.
 
-    The report is held against them from then on. Returns what the other profiles cannot judge.
+    The report is compared with them from then on. Returns what the other profiles cannot judge.
     """
     target = report.target
     found = Record.of(name_of(target), report.profile, report.reached, report.refused)
@@ -107,7 +107,7 @@ def write(ledger: Path, record: Record) -> Path:
 
 
 def baseline_of(run: Run, baseline: str | None, ledger: Path) -> Record | None:
-    """The footprints that a run's target is held against; None where there are none on record.
+    """The footprints that a run's target is compared with; None where there are none on record.
 
     Those of ``baseline``, which is judged now where they are not on record, or of the target's
     release, or, where it is newer, of the newest. Raises `LedgerError`, `TargetError` and what

@@ -34,7 +34,7 @@ class Classes:
     Attributes:
         manager, coordinator: classes built instead of vLLM's own, each as ``module:Class``.
         alias: new names, each as ``new=old``.
-        release: the release that the target is held against, if it is not its own.
+        release: the release that the target is compared with, if it is not its own.
     """
 
     manager: list[str] | None = None

@@ -358,7 +358,7 @@ def _held(
     questions: Sequence[str],
     new: Mapping[str, int],
 ) -> Measured:
-    """The branches of the worker's answer held against the reasons."""
+    """The branches of the worker's answer, with the reasons."""
     seen: Counter[tuple[str, str, str]] = Counter()
     branches = []
     for name, module in modules.items():

@@ -94,9 +94,9 @@ class Report:
         played: every history that was replayed, on whole managers and schedulers.
         besides: those that `check` does not replay. What cannot be judged in them is left out.
         reached: how far each signature reaches in each place.
-        record: the footprints that known divergences were held against; None without any.
+        record: the footprints that known divergences were compared with; None without any.
         shrunk: known divergences that do not reach as far as the record says.
-        unrecorded: why known divergences could not be held against a record; empty if they were.
+        unrecorded: why known divergences could not be compared with a record; empty if they were.
         restricted: what was left out on purpose, if anything.
         since_then: what has become of earlier failures, if that was asked for.
         branches: what is on record of branches that run in code like the target's, if anything.
@@ -167,7 +167,7 @@ class Report:
 
     @property
     def baseline(self) -> str:
-        """What the findings are held against, if that is not the target's own release."""
+        """What the findings are compared with, if that is not the target's own release."""
         record = self.record
         return "" if record is None or record.name == self.target.version else record.name
 

@@ -23,7 +23,7 @@ class Run:
         limits: what the target's workers run with.
         policies: values of policies to judge by, by name; the others are those that the target
             shows.
-        record: the footprints that known divergences are held against.
+        record: the footprints that known divergences are compared with.
         remedy: how to make a record where there is none.
         accepted_reads: what the target reads of its inputs is asked for, too, and these are
             accepted unseen, for their reasons; None if it is not.

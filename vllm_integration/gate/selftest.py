@@ -259,7 +259,7 @@ def fill(
     outcomes: dict[int, dict[str, Any]],
     equivalents: Sequence[Equivalent],
 ) -> None:
-    """Put what became of the mutants into the report, and hold it against the equivalents."""
+    """Put the outcomes of mutants into the report, and compare them with the equivalents."""
     for number, raw in enumerate(described):
         report.judged.append(
             Judged(

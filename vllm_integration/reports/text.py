@@ -288,7 +288,7 @@ def _print_branches(report: Report, console: Console) -> None:
 
 
 def _print_baseline(report: Report, console: Console) -> None:
-    """What the target was held against, if that is another, and what is new against it."""
+    """What the target was compared with, if that is another, and what is new."""
     if not report.baseline:
         return
     new = report.judgement.new
@@ -346,7 +346,7 @@ def print_verdict(report: Report, console: Console) -> None:
 
 
 def print_held_against(report: Report, console: Console) -> None:
-    """Which release a checkout is held against, and what says so."""
+    """Which release a checkout is compared with, and why."""
     target = report.target
     if target.inferred:
         console.print(f"baseline release {target.version}, by {escape(target.inferred)}")

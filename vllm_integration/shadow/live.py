@@ -6,7 +6,7 @@
     HITPROOF_SHADOW_RECORD=FILE    write the managers' lives when the process ends, to FILE.PID
     HITPROOF_SHADOW_POLICY=N=V,... judge by these values of policies, not by those of the release
     HITPROOF_SHADOW_ALIAS=NEW=OLD,... take NEW for what was named OLD
-    HITPROOF_SHADOW_RELEASE=0.33.0 hold vLLM against this release, not the one it descends from
+    HITPROOF_SHADOW_RELEASE=0.33.0 compare vLLM with this release, not the one it descends from
 
 What the managers return stays as it is, and no error of ours reaches them: after ten the shadow
 switches itself off and says so in vLLM's log. So does a setting that cannot be used.

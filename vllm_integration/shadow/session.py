@@ -29,7 +29,7 @@ class Session:
     """Shadows every manager of the process until `close`.
 
     ``ledgers`` are files of known divergences, hitproof's own where None; ``policies`` are written
-    NAME=VALUE; ``record`` is where lives are written; ``release`` is what vLLM is held against,
+    NAME=VALUE; ``record`` is where lives are written; ``release`` is what vLLM is compared with,
     that which it is or descends from where None; ``aliases`` are new names, each as ``new=old``.
     Raises `SessionError`.
     """

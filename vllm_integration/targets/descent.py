@@ -1,6 +1,6 @@
 """From which release a tree descends, and what says so.
 
-A tree is held against that release: its ledger entries, footprints and policies. PKG-INFO is what
+A tree is compared with that release: its ledger entries, footprints and policies. PKG-INFO is what
 an unpacked release has. In a git repository the newest tag among the ancestors decides; vLLM tags
 main with candidates only, so a candidate counts as its release. ``vllm/_version.py`` is written
 when a checkout is built, by setuptools-scm, which counts on from the last release. Where none of

@@ -82,7 +82,7 @@ def tree_before(target: Target, announce: Callable[[str], None] = _silent) -> Pa
 
 
 def held_as(target: Target, release: str | None) -> Target:
-    """The target, held against a release that the user names. Raises `TargetError`."""
+    """The target, compared with a release that the user names. Raises `TargetError`."""
     if release is None:
         return target
     try:

@@ -34,7 +34,7 @@ from hitproof.vllm_integration.verdict import Verdict
 
 @pytest.fixture
 def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes every check of a target end in a report, held against the ledger that is given.
+    """Makes every check of a target end in a report, compared with the given ledger.
 
     What it gives back gets an item for each check that is made.
     """

@@ -1,4 +1,4 @@
-"""What failed is remembered, tried first, and held against what fails now."""
+"""What failed is remembered, tried first, and compared with what fails now."""
 
 import os
 from dataclasses import replace
