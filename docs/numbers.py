@@ -133,7 +133,7 @@ def _plot(found: dict[str, Any]) -> str:
 
 
 def _width(error: float) -> float:
-    """Of a bar, in percent of half its cell."""
+    """The width of a bar, in percent of half its cell."""
     if error <= EXACT:
         return 0.0
     share = (math.log10(error) - _LEAST) / (_MOST - _LEAST)

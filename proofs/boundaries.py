@@ -1,7 +1,7 @@
 """Boundaries in tokens are boundaries in blocks, in one group and in all.
 
-Of several groups only the set of the lengths is looked at that are block edges in all of them, and
-what is taken for granted of it: `proofs.several` has any number of groups.
+Several groups appear only as the set of lengths that are block edges in all of them, with what is
+assumed of it: `proofs.several` has any number of groups.
 
 ``length``, ``alignment``, ``cap``, ``horizon``, ``given`` and ``returned`` are in tokens,
 ``count`` is in segments and in alignments, ``share`` is the alignment in blocks of a group, and

@@ -75,7 +75,7 @@ class Mutant:
 def slips(state: State) -> Iterator[Mutant]:
     """The mutants that any statement has: its conclusion, about one more or one less of something.
 
-    Those of the most important unknowns come first. Not every one is false.
+    Those of the most important unknowns come first. Some are true.
     """
     unknowns = Shifted(Bounded(1))
     state(unknowns)

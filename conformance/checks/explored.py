@@ -140,8 +140,8 @@ def _evidence_in(request: Request[_E], paths: Iterable[Path]) -> list[_E]:
 def _contradicts(request: Request[_E], paths: Sequence[Path]) -> dict[str, frozenset[Signature]]:
     """The claims whose sentences the answers make false, with the signatures of these answers.
 
-    Of the states of a path those are looked at that differ in how they are wrong, and the one in
-    which the most is cached: there a hit falls shortest of the expected one.
+    A path is judged by its states that differ in how they are wrong, and by the one in which the
+    most is cached, where a hit falls shortest of the expected one.
     """
     contradicts: dict[str, frozenset[Signature]] = {}
     for path in paths:

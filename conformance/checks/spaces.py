@@ -54,7 +54,7 @@ def out_of_reach(
     """The lookahead blocks of a hit within the cap that end past the horizon (all in tokens).
 
     To serve such a hit is wrong whatever is cached: nothing shows for which tokens the last entries
-    of the draft layers were computed. But that is all that is wrong where the rest is cached.
+    of the draft layers were computed. Where the rest is cached, nothing else is wrong.
     """
     if not isinstance(length, int) or not 0 < length <= cap or length % judged.alignment:
         return frozenset()
@@ -90,8 +90,8 @@ def resumed_at(
 ) -> frozenset[Question]:
     """The blocks that attention reads of a hit of that length, wherever it ends, by tokens.
 
-    Of a state that no block has it is block -1. With ``drafting`` the blocks come with it of the
-    tokens that entries of draft layers before the end depend on.
+    A state that no block has is in block -1. With ``drafting``, the blocks are included that hold
+    tokens on which entries of draft layers before the end depend.
     """
     read: set[Question] = set()
     for number, looked_up in enumerate(judged.looked_up):

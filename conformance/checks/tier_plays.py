@@ -41,8 +41,8 @@ def locals_of(layout: Layout, end: int) -> list[int]:
 def play_cases(subject: TierSubject, layout: Layout, last: int) -> Iterator[Case]:
     """Judge what is stored of requests of up to ``last`` tokens, and loaded for later ones.
 
-    Of each length on a boundary, computed in one step, in two that meet at any block, and block by
-    block; then, with what the longest leaves, for each local hit and each length.
+    Each length on a boundary is computed in one step, in two that meet at any block, and block by
+    block; then loads from what the longest leaves are judged for each local hit and each length.
     """
     plays, every = _Plays(subject, layout, last), alignment(layout.groups)
     first = _told(plays, layout)

@@ -46,8 +46,8 @@ from hitproof.conformance.subject.managers import (
 class Recorder:
     """A `ManagerSubject` that records how the one it wraps plays one history.
 
-    ``step_ends`` is to be called after every step. Of the step ``kept``, an index, ``values`` has
-    what was observed.
+    Call ``step_ends`` after every step. ``values`` has what was observed of the step ``kept``, an
+    index.
     """
 
     def __init__(self, subject: ManagerSubject, history: History, kept: int | None = None) -> None:

@@ -7,9 +7,9 @@ instances of classes written in Python, if the run has made them. What is older,
 is equal to itself only. What is compared so, and what is not reached, is the same in all runs,
 since `conformance.exploration.watch` notices what changes it.
 
-How old an object is the garbage collector knows: what was there when a run starts is frozen
-(`made_from_now_on`). Of those few that it does not track, a dict of numbers say, all references
-have to be found in the state, so that nothing older can lead to them.
+The garbage collector knows how old an object is: what exists when a run starts is frozen
+(`made_from_now_on`). A few objects are not tracked by it, such as a dict of numbers: all references
+to these have to be found in the state, so that nothing older can lead to them.
 """
 
 import gc
@@ -312,8 +312,8 @@ def is_enumeration(kind: type) -> bool:
 def is_plain_class(kind: type) -> bool:
     """Whether all that objects of the class hold is their variables, slots and entries of a tuple.
 
-    So it is written in Python, and so are its bases, but for `object` and `tuple`; and nothing runs
-    when one of its objects is gone.
+    Then it is written in Python, and so are its bases, except `object` and `tuple`; and nothing
+    runs when one of its objects is gone.
     """
     known = _PLAIN_CLASSES.get(kind)
     if known is None:

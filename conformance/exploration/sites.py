@@ -73,7 +73,7 @@ def _is(notes: Notes, frame: FrameType) -> None:
 def _is_one_object(kind: type) -> bool:
     """Whether states show which object of that type it is.
 
-    Of what is compared by value they do not show whether it is one that the lookup did not make.
+    For objects compared by value, they do not show whether the lookup has made the object.
     """
     return kind is object or kind in METACLASSES or is_enumeration(kind)
 

@@ -291,7 +291,7 @@ _VARIANTS = 1_000
 class _Some(NamedTuple):
     """How many histories of an origin each profile replays, from the first; None for all.
 
-    Of these the quick profile has one of ``every``.
+    The quick profile has one in ``every`` of these.
     """
 
     quick: int | None = None

@@ -165,8 +165,8 @@ class LookupJudge:
     def judges_group_hits(self) -> bool:
         """Whether hits of each group alone are judged.
 
-        Not those of sequential lookups and of several MTP modules, and those by hashes that look
-        ahead, which engines with connectors do not have.
+        Hits of sequential lookups, of several MTP modules, and by hashes that look ahead, which
+        engines with connectors do not have, are not.
         """
         engine = self._engine
         ahead = engine.num_hash_lookahead_tokens > 0 or engine.num_prefill_lookahead > 1

@@ -241,8 +241,8 @@ class Judge(LocalPrefixJudge):
     ) -> Violation | None:
         """Judge the tables of requests whose next token is at position ``computed``.
 
-        They must hold every block that this token reads, and those that its step writes. Of the
-        ``rejected`` requests drafts in flight turn out wrong.
+        They must hold every block that this token reads, and those that its step writes. The
+        ``rejected`` requests have drafts in flight that turn out wrong.
         """
         for request, tables in seen.tables.items():
             for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):

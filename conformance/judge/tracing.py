@@ -53,8 +53,8 @@ _OF_LOOKUPS = "get_computed_blocks"
 class States:
     """The states of a history as it is played, for `trace_of`.
 
-    Of a history whose states take more than ``most`` entries of tables, keys and queues only those
-    are kept that `conformance.explain.traces.chosen` keeps of a long one.
+    If the states take more than ``most`` entries of tables, keys and queues, only those are kept
+    that `conformance.explain.traces.chosen` keeps of a long history.
     """
 
     def __init__(self, most: int = 500_000) -> None:

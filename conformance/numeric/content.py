@@ -191,7 +191,7 @@ class Numbers:
     def load(self, request: str, tables: Tables, start: int, end: int, known: int) -> None:
         """A connector has what computing without a cache gives.
 
-        Of a request that is loaded whole the last token is computed again, from the state before.
+        If a request is loaded whole, its last token is recomputed from the state before.
         """
         right, tokens = self._uncached(request, end), range(start, end)
         for layer in self._attending:

@@ -159,7 +159,7 @@ class Player:
         self._request(name)
 
     def standing(self) -> dict[str, tuple[str, int, int]]:
-        """Of each request that has arrived: its state in a word, computed tokens, and tokens."""
+        """The state, computed tokens and tokens of each request that has arrived."""
         return {
             name: (str(each.state), each.num_computed_tokens, each.num_tokens)
             for name, each in self._requests.items()

@@ -35,7 +35,7 @@ def wrong_groups(derived: Derived) -> Iterator[Violation]:
 def refusal(history: SchedulerHistory, reason: str) -> list[Occurrence]:
     """What is wrong when start-up refuses: nothing without layers, or with little memory.
 
-    Nor where it was asked for a hash unit, which may not fit what it derives.
+    A requested hash unit may not fit what it derives: nothing is wrong then, either.
     """
     deployment = history.deployment
     # A block of hidden states may have one token.

@@ -3,7 +3,7 @@
 JSON lines, each a request: ``timestamp`` (milliseconds), ``input_length`` and ``output_length``
 (tokens), and ``hash_ids``, one for each block of 512 tokens of the prompt; equal ids mean equal
 blocks with equal prefixes. Timestamps give the order of arrival; how many requests run at a time
-is an option of the simulation. Of a block that is partly filled only its first tokens count.
+is an option of the simulation. If a block is partly filled, only its first tokens count.
 """
 
 import json

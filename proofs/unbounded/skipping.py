@@ -18,7 +18,7 @@ def skips_right(
     """Whether a token is skipped if and only if the next one to be computed does not read it.
 
     ``computed`` tokens are computed, at least 1, and ``token`` is one of them. ``limit`` is the
-    window or the chunk. Of a window ``extra`` more tokens may be kept.
+    window or the chunk. A window may keep ``extra`` more tokens.
     """
 
     def reads(window: Term) -> Formula:

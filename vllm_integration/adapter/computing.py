@@ -1,8 +1,7 @@
 """Prompts computed by the real ``KVCacheManager``, by the calls that a scheduler makes.
 
-What is registered is read where another request would look for it, in the block pool. So it is
-judged whatever lies between a scheduler and the block pool, the coordinator's ``cache_blocks``
-among it.
+What is registered is read where another request would look for it, in the block pool. So everything
+between a scheduler and the block pool is judged, such as the coordinator's ``cache_blocks``.
 """
 
 from collections.abc import Callable, Sequence

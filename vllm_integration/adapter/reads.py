@@ -53,8 +53,8 @@ class Reads:
     """What the target's code reads of its inputs, as ``class.attribute``.
 
     Inputs are specs, requests, the configuration and the environment, and what the pool, the
-    managers and the coordinators keep of the arguments of their constructors. Not counted is what
-    an input reads of itself while hitproof sets it up.
+    managers and the coordinators keep of the arguments of their constructors. What an input reads
+    of itself while hitproof sets it up is not counted.
     """
 
     def __init__(self, parts: Parts) -> None:

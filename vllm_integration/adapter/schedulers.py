@@ -539,7 +539,7 @@ class VllmSchedulers:
 def regrouped(own: Callable[..., Any], groups: list[Any]) -> Callable[..., Any]:
     """The target's ``own`` grouping of layers; these groups where it makes others.
 
-    Larger models have such groups. Of a layer each, it may join them, or give them larger blocks.
+    Larger models have such groups. With one layer each, vLLM may join them or enlarge blocks.
     """
 
     def grouped(*args: Any, **keywords: Any) -> Any:

@@ -115,9 +115,9 @@ class _OfLayout:
 class VllmTierLookup:
     """``find_longest_cache_hit`` of a real ``MooncakeStoreCoordinator``, ready for one layout.
 
-    It makes masks of the blocks that it finds, which tells blocks apart by ``is``, so that no
-    states can be merged. Of a real model, with more states than can be run one by one, what finds
-    the blocks is called instead.
+    It makes masks of the blocks that it finds, which distinguishes blocks by ``is``, so that no
+    states can be merged. For a real model, with more states than can be run one by one, the
+    function that finds the blocks is called instead.
     """
 
     def __init__(

@@ -160,8 +160,8 @@ class Report:
     def policy_changes(self) -> list[Standing]:
         """Where the target does not behave as its release does, without having been asked to.
 
-        The checks judge by how the target behaves, so nothing else would show it. Nor does anything
-        else show that it does not behave as was asked for where no check depends on the policy.
+        The checks judge by how the target behaves, so nothing else would show it. Where no check
+        depends on a policy, nothing else shows that the target does not behave as requested.
         """
         return [each for each in self.policies if each.asked_for not in (None, each.actual)]
 

@@ -26,7 +26,7 @@ _INDENT = "  "
 def print_trace(trace: Trace, console: Console, most: int = MOST_STEPS) -> None:
     """A trace: ``+`` marks fields that a step makes, ``-`` those it ends, ``~`` those it changes.
 
-    Of a long history about ``most`` steps are printed, and how many are left out.
+    If the history is long, about ``most`` steps are printed, and how many are left out.
     """
     _line("trace: the state after each step; + new, ~ changed, - gone", console, style="bold")
     _line("start", console)

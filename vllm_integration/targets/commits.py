@@ -38,7 +38,7 @@ def find_commit(repository: str, ref: str) -> str:
 def commits_between(repository: str, base: str, head: str, path: str) -> list[tuple[str, str]]:
     """The commits after ``base`` up to ``head`` that change a path, oldest first, with subjects.
 
-    Of a merge, the merge alone. Raises `CommitError`.
+    A merge counts as one commit. Raises `CommitError`.
     """
     first, last = find_commit(repository, base), find_commit(repository, head)
     try:

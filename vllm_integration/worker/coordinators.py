@@ -1,8 +1,8 @@
 """vLLM's lookups over several groups, proved for all sizes, lengths and cache contents.
 
 The attributes of a coordinator are those of real ones that are set up with several sizes: what is
-the same in all of them is that, what is one of the sizes in all of them is its symbol, and about
-the rest nothing is known.
+the same in all of them stays, what is one of the sizes in all of them becomes its symbol, and the
+rest is unknown.
 """
 
 import inspect
@@ -351,7 +351,7 @@ class _Lifted:
         return Asked(most, drops, alignment, self._gives_length[number])
 
     def any_view(self, found: Sequence[tuple[Any, Path]]) -> Any:
-        """Of several that all are the hashes of one group's blocks, the one that says so."""
+        """The one of several hashes of one group's blocks that says so."""
         hashes = [each for each, _ in found]
         for spec in self._specs():
             if found and all(self._is_view(each, spec, path) for each, path in found):

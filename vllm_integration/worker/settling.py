@@ -239,9 +239,9 @@ class Settling(ABC):
         """What is wrong where the real function runs."""
 
     def settle(self, seconds: float) -> Outcome:
-        """Prove it, or prove it but for known divergences, or refute it.
+        """Prove it, or prove it except for known divergences, or refute it.
 
-        Of the known divergences those count with which what the function does agrees best.
+        The known divergences count that agree best with what the function does.
         """
         runs = {
             known: list(self.natively(Trial(random.Random(0), {}, known, AGREEING)))
