@@ -81,8 +81,8 @@ class Derived:
         available: bytes that were available; None where the number of blocks was said instead.
         ranks: what each rank was given, where that was looked at.
         unit: tokens of a hash that were asked for, if any were.
-        kept: of each group, how many tokens before the next one a request of `PROBED` tokens
-            keeps while it runs; empty where that was not looked at.
+        kept: for each group, how many tokens before the next one a request of `PROBED` tokens
+            keeps while it runs; empty if not determined.
         again: tokens before the next one that draft layers compute again: one less than there are
             MTP modules.
     """
@@ -381,7 +381,7 @@ class _Block:
 
     Attributes:
         width: bytes of it.
-        members: of each group, the bytes that each of its layers takes of it, its page included.
+        members: for each group, the bytes that each of its layers takes of it, its page included.
         alike: whether all pages are of one size.
     """
 

@@ -112,7 +112,7 @@ class Cost:
         best: the best value, against which the cost is counted.
         lost: how many later requests hit less than with the best value.
         hits: how many later requests hit anything with the best value.
-        lost_tokens: by how many tokens they hit less, all together.
+        lost_tokens: how many tokens they hit less, all together.
         tokens: how many tokens are hit with the best value, all together.
         gained: how many later requests hit more than with the best value. They may where not all
             that is reachable is kept, since another boundary is then kept for a resend.

@@ -72,7 +72,7 @@ class Scope:
         parameters: each parameter of the function, with the class that it is annotated with.
         names: what the module defines.
         constructs: whether the function sets its object up, so that no call is the second one.
-        attributes: of ``self``, the attributes that are set already where the function sets it up.
+        attributes: the attributes of ``self`` that are set already where the function sets it up.
     """
 
     vocabulary: Vocabulary

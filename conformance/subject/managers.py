@@ -68,7 +68,7 @@ class Progress:
         running: whether it is scheduled, not waiting.
         num_in_flight_tokens: tokens of its steps in flight.
         num_output_placeholders: tokens that its steps in flight sample, if all drafts are right.
-        num_rejected: of its computed tokens, drafts in flight that turn out wrong. No manager
+        num_rejected: drafts in flight among its computed tokens that turn out wrong. No manager
             knows them; the judge does.
         num_sampled: tokens that its steps in flight sample, which no manager knows either.
     """
@@ -374,7 +374,7 @@ class OfferedState:
         request: the request whose state it is.
         group: the group.
         block: the block that holds it.
-        end: of how many tokens it is the state.
+        end: the number of tokens whose state it is.
     """
 
     request: str

@@ -143,12 +143,12 @@ class PoolCall:
         what: its method.
         keys: the chunks, in order.
         request: the request for which it was asked.
-        found: of a lookup whether it can be loaded; of the end of a store whether it has succeeded.
-        taken: of an offer the chunks that are to be stored; None where it is refused.
+        found: for a lookup, whether it can be loaded; for the end of a store, whether it succeeded.
+        taken: for an offer, the chunks to store; None where it is refused.
         places: where those are that are to be stored, or loaded.
-        evicted: of an offer the chunks that make room.
-        stored: of events whether each chunk is told to be stored, or not to be.
-        shares: of statistics the shares of its room that are in use, written and read.
+        evicted: for an offer, the chunks that make room.
+        stored: for events, whether each chunk is said to be stored or not.
+        shares: for statistics, the shares of its room that are in use, written and read.
     """
 
     what: str
@@ -180,7 +180,7 @@ class HostCopy:
     """Blocks that are copied to host memory, or from there to the device.
 
     Attributes:
-        number: by which workers report it, among those of its direction.
+        number: the number by which workers report it, among those of its direction.
         blocks: those on the device.
         host: those in host memory, one for each.
         loads: the requests that wait for it; None where it stores.
@@ -199,13 +199,13 @@ class HostStep:
     """What the workers of a host's pool are told for one step.
 
     Attributes:
-        tables: of each request in the step its blocks in the host's pool, as in ``blocks``.
+        tables: for each request in the step its blocks in the host's pool, as in ``blocks``.
         hot: the same of the blocks on the device into which it fetches from the host, by group.
         copies: blocks of the host's pool to copy before all else, as pairs of source and target.
         transfers: pages to copy.
         rows: rows to write through after the step.
-        residency: by request and page the blocks on the device that the page is read from, by
-            group; 0 where it is read from the host. Those that are not named stay.
+        residency: the blocks on the device that a page is read from, by request, page and group;
+            0 where it is read from the host. Those that are not named stay.
         all_resident: whether no request reads from the host.
         loads: what a KV connector is asked to load from now on, by request.
     """

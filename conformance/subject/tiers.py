@@ -33,8 +33,8 @@ class Load:
     Attributes:
         local: how many of its tokens the prefix cache has.
         hit: how many tokens are not computed, with those; the last one always is.
-        blocks: of each group of the layout, the blocks of the request that now have their content
-            from the tier, in the group's own blocks.
+        blocks: for each group of the layout, the request's blocks that now have their content from
+            the tier, in the group's own blocks.
     """
 
     local: int

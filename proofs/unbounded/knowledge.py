@@ -71,7 +71,7 @@ class _Told:
     Lemmas about products are added when values contradict them.
 
     Attributes:
-        owner: whose formulas these are.
+        owner: the owner of these formulas.
     """
 
     def __init__(self, here: Arithmetic) -> None:

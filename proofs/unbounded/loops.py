@@ -114,14 +114,14 @@ class _Loop:
             until they are known.
         holds_first: for which candidates of the loops before it was seen that these hold first.
         variants: numbers that may show that the loop ends: each iteration makes them less.
-        twins: of two loops, with which other places a place may have its value in common.
-        entries: where several paths come to the loop and go on as one, what is known on each and
-            what is where, by its decisions; the first of them goes on.
+        twins: for two loops, the other places with which a place may share its value.
+        entries: where several paths reach the loop and continue as one, what is known on each and
+            what is where, by its decisions; the first of them continues.
         first_apart: whether its first iteration is executed before it is cut.
-        used: of the variables that are numbers, those that an iteration or what follows needs;
-            where paths go on as one the others are not known.
-        told: by the decisions before some values, these, and what candidates say of them: an
-            execution that is repeated gives the same.
+        used: the number variables that an iteration or what follows needs; where paths continue
+            as one, the others are not known.
+        told: some values and what candidates say of them, by the decisions before these values: a
+            repeated execution gives the same.
     """
 
     kinds: dict[Place, str] = field(default_factory=dict)

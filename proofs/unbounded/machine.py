@@ -194,7 +194,7 @@ class Machine:
         path: the path.
         frames: the calls that are being executed.
         counting: whether lists of any length count the block of the position.
-        active: of each loop that is being executed and is cut, what lists there were when it
+        active: for each loop that is being executed and is cut, the lists that existed when it
             began, by identity, and when that was.
     """
 

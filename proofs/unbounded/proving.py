@@ -36,7 +36,7 @@ class Statement:
         in_short: whether paths that may be impossible are followed rather than to ask for long.
         contracts: functions that are not executed, by what is proved of them elsewhere.
         counting: whether conclusions are about how often a block is in a list.
-        stands_for: of what a function in the function returns, if one value is as good as all.
+        stands_for: chooses one result of a called function, if it is as good as all others.
     """
 
     function: Any

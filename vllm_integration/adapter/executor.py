@@ -31,7 +31,7 @@ class Progress:
     Attributes:
         prompt: tokens of its prompt.
         known: those and tokens of its output so far.
-        computed: of how many of them the state is computed.
+        computed: how many of these tokens the computed state covers.
         steps: the first and one past the last token of each step.
     """
 

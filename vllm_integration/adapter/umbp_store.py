@@ -65,7 +65,7 @@ class _Values:
     Attributes:
         places: where it keeps the value of each key.
         delay: after how many more steps what a step begins is done.
-        fails: of requests, which of the values of a load cannot be read, once.
+        fails: for requests, which values of a load cannot be read, once.
     """
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ class Compared:
     Attributes:
         tokens: distributions that were compared.
         worst: the largest difference of a log probability among them.
-        different: of each request the first difference above the threshold.
+        different: the first difference above the threshold, for each request.
     """
 
     tokens: int

@@ -41,7 +41,7 @@ class Verified:
         copies: those of a tier, which has a copy of the code of its own, of a fix that leaves tiers
             as they are.
         also: other entries that do not reproduce; the fixes remove them as well.
-        remaining: by the cause of other known divergences, and of these copies, how many are found.
+        remaining: how many other known divergences are found, and copies among these, by cause.
         grown: known divergences that reach further, as the fixes say of what they uncover.
         new: other findings that the release itself does not have.
         reach: what they change, and which functions are as they were with all that they call.

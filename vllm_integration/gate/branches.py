@@ -120,8 +120,8 @@ class Share:
     Attributes:
         release: the release that was measured.
         profile: the profile whose checks and histories ran.
-        digests: of the source of each module.
-        counts: of each module, how many branches there are, and how many of them ran.
+        digests: the digest of the source of each module.
+        counts: for each module, how many branches there are, and how many of them ran.
         not_run: the other branches, each with the reason, "" where there is none.
         undecided: the codes of divergences that no case could have shown, since the condition
             that decides each did not run; None where that was not measured.
@@ -202,8 +202,8 @@ class Measured:
         stale: reasons that speak of a branch that runs.
         unused: reasons that speak of no branch of this release.
         open_questions: why not everything could be judged.
-        new: by the place of each check and history, how many branches ran there that had not run
-            in those before; only those with some.
+        new: how many branches ran in each check and history that had not run in those before, by
+            place; only those with some.
         distilled: histories that ran or showed more, as lines of JSON, where they were searched
             for; the share has what all that were tried ran.
         unlisted: findings that no entry of the ledger has, by headline, with the history of each.

@@ -62,8 +62,8 @@ class ReplayReport(_Report):
         history: the history.
         steps: how each step that was played deviated; "" when it was done as asked.
         lookups: every lookup: the step, the request, the expected hit, the hit served.
-        locations: of findings with no cause the line that decides, as far as it is known.
-        reasons: of such findings why they are, where they are new among the histories of a run.
+        locations: for findings without a cause, the line that decides, as far as it is known.
+        reasons: for such findings, why they occur, if they are new among the histories of a run.
         trace: the history step by step, if it was asked for.
         expected: what the history itself expects, with what there is.
         numeric: what computing the history gave, if that was asked for.

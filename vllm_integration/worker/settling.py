@@ -36,8 +36,8 @@ class Departure:
     Attributes:
         cause: the title of the fault in ``survey/faults.toml``.
         where: the condition, as a Python expression. Only there something is wrong.
-        lookahead: of lookups, after how many cached blocks past its end a hit is served there.
-        keeps: of masks, whether blocks are kept there that no hit needs; otherwise needed ones are
+        lookahead: for lookups, after how many cached blocks past its end a hit is served there.
+        keeps: for masks, whether blocks are kept there that no hit needs; otherwise needed ones are
             left out.
     """
 
