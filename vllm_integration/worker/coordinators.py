@@ -2,7 +2,7 @@
 
 The attributes of a coordinator are those of real ones that are set up with several sizes: what is
 the same in all of them stays, what is one of the sizes in all of them becomes its symbol, and the
-rest is unknown.
+rest is unknown. In some of them sizes coincide, since coordinators compare them.
 """
 
 import inspect
@@ -82,7 +82,7 @@ class Coordinated(Settling):
         known = [each for kind, eagle in kinds for each in _known_of(kind, eagle)]
         self.assumptions = ((),) if self._alone else (tuple(dict.fromkeys(known)),)
         self.parts = subject.parts
-        self.samples = [self._sampled(number) for number in range(len(_UNITS))]
+        self.samples = [*map(self._sampled, range(len(_UNITS))), *self._coincidences()]
         self.real: tuple[Any, ...] = tuple(self._lookup(each).inputs[0] for each in self.samples)
         self._function = attribute(self.real[0], self.method)
 
@@ -138,13 +138,31 @@ class Coordinated(Settling):
 
     def _sampled(self, number: int) -> Layout:
         """A layout of sizes that have as little as possible to do with each other."""
-        unit = _UNITS[number]
+        return self._of_sizes(number, [times + 10 * number for times in _TIMES[: len(self.kinds)]])
+
+    def _coincidences(self) -> list[Layout]:
+        """Layouts where blocks of one group, of the others, or of all are hash blocks, or equal.
+
+        So what a coordinator decides by comparing sizes is not the same in all samples.
+        """
+        if self._alone:
+            return []
+        times = _TIMES[: len(self.kinds)]
+        every = range(len(times))
+        one = [[1 if place == at else each for place, each in enumerate(times)] for at in every]
+        rest = [[each if place == at else 1 for place, each in enumerate(times)] for at in every]
+        same = [[times[0]] * len(times), [1] * len(times)]
+        return [self._of_sizes(len(_UNITS) + at, each) for at, each in enumerate(one + rest + same)]
+
+    def _of_sizes(self, number: int, times: Sequence[int]) -> Layout:
+        """The layout of this number, whose groups have blocks of these many hash blocks."""
+        unit = _UNITS[number % len(_UNITS)]
         groups = []
         for place, (kind, _) in enumerate(self.kinds):
-            times = (_TIMES[place] + 10 * number) if not self._alone else 1
+            each = 1 if self._alone else times[place]
             if kind is GroupKind.CHUNKED_LOCAL and not self._alone:
-                times = math.prod(_TIMES[p] + 10 * number for p in range(len(self.kinds)))
-            groups.append(self._group(place, times * unit, 1000 * number + 97 + place, 7 + number))
+                each = math.prod(times)
+            groups.append(self._group(place, each * unit, 1000 * number + 97 + place, 7 + number))
         return self._layout(groups, unit, 1)
 
     def _group(self, place: int, size: int, window: int, chunk: int) -> Group:
