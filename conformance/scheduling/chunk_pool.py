@@ -44,7 +44,7 @@ class _Chunk:
         place: where it is.
         since: it was used then, or later, on the pool's clock.
         until: it was not used after that.
-        depth: among the chunks of its group that were used at once, how far from the start.
+        depth: among the chunks of its group that were used when it was, how far from the start.
         written: whether it is there in whole.
         readers: loads of it under way.
     """
@@ -248,9 +248,9 @@ class ChunkPool:
         for depth, (key, certain) in enumerate(self._used.pop(request, {}).items()):
             chunk = self._chunks.get(key)
             if chunk is not None:
-                chunk.until, chunk.depth = self._now, depth
+                chunk.until = self._now
                 if certain:
-                    chunk.since = self._now
+                    chunk.since, chunk.depth = self._now, depth
 
     def _told(self, call: PoolCall) -> Iterator[Violation]:
         for key, is_stored in zip(call.keys, call.stored, strict=True):

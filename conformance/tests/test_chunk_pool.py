@@ -24,6 +24,9 @@ EVICTING = replace(stored(D, at=(1,), by="t")[0], evicted=(B,))
 EVICTING_A = replace(EVICTING, evicted=(A,), places=(0,))
 COUNTED = PoolCall("get_stats", shares=(1 / 3, 0.0, 1 / 3))
 TOLD = PoolCall("take_events", (A, B, C), stored=(True, True, True))
+STORE, WRITTEN = stored(A, B, C, at=(0, 1, 2))
+OFFERED_AGAIN = PoolCall("prepare_store", (C,), "s", taken=())
+EVICTING_C = replace(EVICTING, evicted=(C,), places=(2,))
 UNUSED = PoolCall("get_stats", shares=(0.0, 0.0, 0.0))
 REFUSED = replace(EVICTING, taken=None, places=(), evicted=())
 FOUND, RESET = PoolCall("lookup", (A,), found=True), PoolCall("reset_cache")
@@ -44,6 +47,7 @@ def shown(calls: Sequence[PoolCall], threshold: int = 0) -> list[str]:
         [*FULL, replace(READ, keys=(B,), places=(1,)), replace(END, request="t"), EVICTING_A],
         [*FULL, TOLD, RESET, PoolCall("lookup", (A,), found=False), *stored(A, at=(0,))],
         [*FULL, replace(READ, keys=(A, B, C), places=(0, 1, 2)), REFUSED],
+        [STORE, OFFERED_AGAIN, WRITTEN, END, OTHER_END, EVICTING_C],
     ],
 )
 def test_a_pool_that_keeps_its_contract_shows_nothing(calls: list[PoolCall]) -> None:
