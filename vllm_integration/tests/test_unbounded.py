@@ -251,9 +251,9 @@ def test_faults_of_coordinators_are_refuted_with_values(broken_copy: Copy, fault
 def test_what_sizes_that_coincide_decide_is_not_taken_as_given(broken_copy: Copy) -> None:
     made = "        self.hash_block_size = hash_block_size\n        self.dcp_world_size"
     coincide = "any(each.block_size == hash_block_size for each in self.single_type_managers)"
-    found_ = "            hit_length = curr_hit_length\n"
-    lost = "            hit_length = 0 if self.coincide and curr_hit_length > 99 else curr_hit_length\n"
-    edits = {made: f"        self.coincide = {coincide}\n{made}", found_: lost}
+    hit = "            hit_length = curr_hit_length\n"
+    lost = hit.replace("= curr", "= self.coincide and curr_hit_length > 99 and 9 or curr")
+    edits = {made: f"        self.coincide = {coincide}\n{made}", hit: lost}
     found = settled(broken_copy("0.33.0", edits), FULL_AND_WINDOW)[FULL_AND_WINDOW]
     assert "coincide, which is not the same in all coordinators" in found["detail"]
     assert found["status"] == Status.INCONCLUSIVE
