@@ -12,6 +12,7 @@ from hitproof.conformance.scope.limits import LIMITS
 from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
 from hitproof.conformance.words import in_tokens
+from hitproof.proofs.unbounded.semantics import ROWS
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.reports.survey import table
@@ -61,6 +62,12 @@ def _hit(model: Model, eagle: bool) -> Explanation | None:
         return None
     hit = usual_hit(layout)
     return explained(groups, shortest_prompt(layout, LookaheadHorizon.HASHED, hit), eagle, hit)
+
+
+def semantics() -> str:
+    """What the symbolic execution of real code assumes of Python."""
+    rows = [(row.__name__.replace("_", " "), row.__doc__ or "") for row in ROWS]
+    return markdown.table(("Python", "what is assumed"), rows)
 
 
 def limits() -> str:

@@ -112,72 +112,12 @@ def remainder(x: int, y: int) -> int:
     return x % y
 
 
-def counted(x: int, y: int) -> int:
-    return (x > y) + (x == y) * 2 + (not x) * 4
-
-
 def between(x: int, y: int) -> int:
     return 1 if 0 <= x < y != 3 else 0
 
 
-def either(x: int, y: int) -> int:
-    return x or (y and x + y)
-
-
 def extremes(x: int, y: int) -> int:
     return max(x, y, 0) - min(x, y) + abs(x)
-
-
-def of_list(x: int, y: int) -> int:
-    numbers = [x, y, x + y]
-    numbers.append(3)
-    numbers.pop()
-    numbers[-1] = 7
-    total = 0
-    for number in numbers:
-        if number == 0:
-            continue
-        if number < -5:
-            break
-        total += number
-    else:
-        total += 100
-    return total + len(numbers)
-
-
-class Base:
-    """A class, and one that extends it."""
-
-    @classmethod
-    def least(cls, x: int, y: int) -> int:
-        return min(x, y)
-
-    def total(self, x: int, y: int) -> int:
-        return x + y
-
-
-class Extended(Base):
-    """It calls what it overrides."""
-
-    def __init__(self) -> None:
-        pass
-
-    @classmethod
-    def least(cls, x: int, y: int) -> int:
-        return super().least(x, y) - 1
-
-    def total(self, x: int, y: int) -> int:
-        return super().total(x, y) + self.least(x, y)
-
-
-def of_base(x: int, y: int) -> int:
-    return Extended().total(x, y)
-
-
-def starred(x: int, y: int) -> int:
-    numbers = [*(x, y), 3, *[y]]
-    del x
-    return numbers[0] - numbers[1] * numbers[2] + numbers[3]
 
 
 def shortened(x: int, y: int) -> int:
@@ -194,18 +134,6 @@ def aliased(x: int, y: int) -> int:
     return len(one)
 
 
-def up_to(x: int, y: int) -> int:
-    last = y
-    for number in range(x, y, -2):
-        last = number
-    return last
-
-
-def in_order(x: int, y: int) -> int:
-    found = tuple(sorted({max(x - y, 0), max(y - x, 0), 2}))
-    return 100 * found[0] + 10 * found[-1] + len(found)
-
-
 def with_either(x: int, y: int) -> int:
     def at_least_three(number: int) -> int:
         if number > 3:
@@ -213,42 +141,6 @@ def with_either(x: int, y: int) -> int:
         return 3
 
     return at_least_three(x) + y
-
-
-def sliced(x: int, y: int) -> int:
-    part = range(10, 17)[x:y]
-    return 100 * len(part) + sum_of_ends(part)
-
-
-def sum_of_ends(part: "range") -> int:
-    return part[0] + part[-1] if len(part) else 0
-
-
-def zipped(x: int, y: int) -> int:
-    total = 0
-    for left, right in zip((x, y), [y, 3], strict=True):
-        total = 2 * total + left * right
-    return total
-
-
-ON_NUMBERS = (
-    zipped,
-    in_order,
-    sliced,
-    with_either,
-    rounded,
-    cdiv,
-    quotient,
-    remainder,
-    counted,
-    between,
-    either,
-    extremes,
-    of_list,
-    of_base,
-    starred,
-    shortened,
-)
 
 
 # --- what is not supported

@@ -895,9 +895,9 @@ class Machine:
         if isinstance(over, Items):
             return over
         if isinstance(over, tuple):
-            return Items(len(over), over.__getitem__)
+            return Items(len(over), _known(over))
         if isinstance(over, Listing) and over.items is not None:
-            return Items(len(over.items), over.items.__getitem__, lists=(over,))
+            return Items(len(over.items), _known(over.items), lists=(over,))
         if isinstance(over, Record):
             return self._yielded(over)
         raise Unsupported(f"an iteration over {over!r:.60}")
@@ -1115,6 +1115,17 @@ def _as_loop(node: "ast.GeneratorExp | ast.ListComp", part: ast.comprehension) -
         body = ast.If(condition, [body], [])
     loop = ast.copy_location(ast.For(part.target, part.iter, [body], []), node)
     return ast.fix_missing_locations(loop)
+
+
+def _known(items: Sequence[Any]) -> Callable[[Term], Any]:
+    """The items of a list or tuple, at places that are known."""
+
+    def at(place: Term) -> Any:
+        if not isinstance(place, int):
+            raise Unsupported("an item at any place of a list or tuple")
+        return items[place]
+
+    return at
 
 
 def _assigns(node: ast.AST) -> bool:
