@@ -38,20 +38,20 @@ def _unit(at: Interpretation) -> tuple[Term, Term, Callable[..., Formula], Hypot
         ("the block holds the unit", holds_token(block, unit, units)),
     )
 
-    def vouches(kind: GroupKind, entry: Term) -> Formula:
+    def backs(kind: GroupKind, entry: Term) -> Formula:
         if kind is MAMBA:
             return entry == unit
         return (unit <= entry) & holds_token(block, entry, units)
 
-    return unit, units, vouches, hypotheses
+    return unit, units, backs, hypotheses
 
 
 def _no_entry_no_hold(at: Interpretation, kind: GroupKind) -> Statement:
-    unit, units, vouches, hypotheses = _unit(at)
+    unit, units, backs, hypotheses = _unit(at)
     reach, entries = at.integer("horizon"), at.block_set("entries")
 
     def is_absent(entry: Term) -> Formula:
-        return implies(vouches(kind, entry), not_(entries(entry)))
+        return implies(backs(kind, entry), not_(entries(entry)))
 
     return Statement(
         (*hypotheses, ("no entry backs it", for_all(0, reach, is_absent))),
@@ -60,12 +60,12 @@ def _no_entry_no_hold(at: Interpretation, kind: GroupKind) -> Statement:
 
 
 def _entry_holds(at: Interpretation, kind: GroupKind) -> Statement:
-    unit, units, vouches, hypotheses = _unit(at)
+    unit, units, backs, hypotheses = _unit(at)
     reach, entries, entry = at.integer("horizon"), at.block_set("entries"), at.integer("entry")
     return Statement(
         (
             *hypotheses,
-            ("the entry backs the unit", vouches(kind, entry)),
+            ("the entry backs the unit", backs(kind, entry)),
             ("it is cached", entries(entry)),
             ("the lookup may peek that far", entry < reach),
         ),
@@ -91,7 +91,7 @@ def _hit_has_its_entry(
     at: Interpretation, kind: GroupKind, lookahead: int, shorter: int = 0
 ) -> Statement:
     """``shorter``: how many hash units before the end of its last one the hit ends."""
-    unit, units, vouches, hypotheses = _unit(at)
+    unit, units, backs, hypotheses = _unit(at)
     entries, held = at.block_set("entries"), at.block_set("held")
     cap, horizon = at.integer("cap"), at.integer("horizon")
     group = BlockGeometry(kind, 1, 0, lookahead)
@@ -99,7 +99,7 @@ def _hit_has_its_entry(
     length = unit + 1 - shorter
 
     def is_absent(entry: Term) -> Formula:
-        return implies(vouches(kind, entry), not_(entries(entry)))
+        return implies(backs(kind, entry), not_(entries(entry)))
 
     return Statement(
         (

@@ -56,7 +56,7 @@ def _boundary(at: Interpretation, more: int = 0) -> Statement:
 
 BOUNDARY = Obligation(
     "a_boundary_is_one_in_each_group",
-    "So many alignments are as many segments of each group.",
+    "A number of alignments is the same number of segments of each group.",
     _boundary,
     (Mutant("one_block_more", "And one block more.", partial(_boundary, more=1)),),
 )

@@ -93,7 +93,7 @@ def valid_in_both(mode: str) -> Obligation:
     """The caches serve the hits that are owed alike."""
     where = "A hit that ends on the interval" if mode == INTERVAL else "Any hit"
     longer = Mutant(
-        "longer", "Just when a longer one is.", partial(_valid_in_both, mode=mode, more=True)
+        "longer", "If and only if a longer one is.", partial(_valid_in_both, mode=mode, more=True)
     )
     return Obligation(
         "a_hit_is_valid_in_both",
