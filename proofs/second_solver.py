@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import z3
 
@@ -147,6 +148,11 @@ def _built(
 def _smt2(at: Z3Interpretation, formulas: list[Term]) -> str:
     solver = z3.SimpleSolver(ctx=at.context)
     solver.add(formulas)
+    return text_of(solver)
+
+
+def text_of(solver: Any) -> str:
+    """In SMT-LIB 2, whether all that a Z3 solver is told by now holds together."""
     preamble, status, body = solver.to_smt2().partition("(set-info :status unknown)\n")
     if not status:
         raise SecondSolverError(f"Z3 prints something else than expected: {preamble[:200]}")

@@ -77,7 +77,7 @@ def test_symbolic_results_are_those_of_python(row: Row, x: int, y: int) -> None:
 
 
 OF_VLLM = ("_of_block", "has_hash", "change_hashes", "_counted", "_fill")
-"""What the machine does with blocks, which are no part of Python."""
+"""What is about blocks: their hashes, how often one is in a list, and lists of those freed."""
 
 
 def test_all_that_is_executed_is_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

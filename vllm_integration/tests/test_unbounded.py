@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,6 +15,8 @@ import pytest
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import InternalError
+from hitproof.proofs.prover import DEFAULTS
+from hitproof.proofs.second_solver import Opinion, Query, opinion
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.gate import gate
@@ -40,11 +43,15 @@ NEAR_START = "1 < segment and hit < tail"
 EXACTLY = f"where {NEAR_START}, a hit is served only if segment + 1 blocks follow it"
 
 
-def settled(root: Path, *names: str) -> dict[str, dict[str, Any]]:
-    """What is known of these statements about a target, of all by default."""
+def settled(root: Path, *names: str, questions: Path | None = None) -> dict[str, dict[str, Any]]:
+    """What is known of these statements about a target, of all by default.
+
+    What Z3 is asked for that is written to files, where there is a directory for them.
+    """
     program = "hitproof.vllm_integration.tests.unbounded_program"
     words = [os.environ[PYTHON], "-m", program, str(root), *names]
-    result = subprocess.run(words, capture_output=True, text=True, check=True)
+    environment = os.environ | ({"HITPROOF_QUESTIONS": str(questions)} if questions else {})
+    result = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     found: dict[str, dict[str, Any]] = json.loads(result.stdout[result.stdout.index("{") :])
     return found
 
@@ -93,6 +100,35 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
         "coordinator full_attention eagle sliding_window eagle": [lost],
         "serving full_attention eagle sliding_window eagle": [lost],
     }
+
+
+OF_ONE_GROUP = [
+    name for name in statements(Profile.DEFAULT) if not name.startswith(("coordinator", "serving"))
+]
+
+
+@pytest.mark.release
+@pytest.mark.long
+@pytest.mark.parametrize("of_masks_and_lookups", [True, False])
+def test_cvc5_agrees_with_all_that_proofs_rest_on(
+    of_masks_and_lookups: bool, tmp_path: Path
+) -> None:
+    """Impossible paths, invariants and conclusions are all questions that Z3 answers by "unsat".
+
+    If it did so wrongly, cvc5 would be seen to disagree: it finds the models that Z3 finds.
+    """
+    first = ("lookup", "mask", "hashes")
+    names = [name for name in OF_ONE_GROUP if name.startswith(first) is of_masks_and_lookups]
+    found = settled(release("0.33.0"), *names, questions=tmp_path)
+    assert {each["status"] for each in found.values()} == {Status.PROVED}
+    files = tmp_path.iterdir()
+    questions = (Query(path, {}, path.suffix[1:], path.read_text()) for path in files)
+    limit = DEFAULTS.second_resource_limit
+    counts = Counter((each.expected, opinion(each, limit)) for each in questions)
+    print(dict(counts))
+    for answer in ("sat", "unsat"):
+        assert counts[answer, Opinion.DISAGREES] == 0
+        assert counts[answer, Opinion.AGREES] > 99 * counts[answer, Opinion.UNKNOWN]
 
 
 @pytest.mark.release
