@@ -577,7 +577,7 @@ class JudgedManager:
                 self._add(
                     self._judge.of_pool(
                         Defect.of(Code.KEY_LOST, method=call),
-                        f"block {block} is found under {key}: it was not taken",
+                        f"block {block} is found under {key}: nobody has taken it",
                         "it is not found any more",
                     ),
                     call,

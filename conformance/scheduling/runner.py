@@ -465,7 +465,7 @@ class ModelRunner:
                     ):
                         yield violation(
                             Defect(Code.PAGE_WRITTEN_TWICE),
-                            f"{name}: block {block} is not written as another in the step",
+                            f"{name}: block {block} is written by nobody else in the step",
                             f"it is written as {writers[block]}, too",
                         )
         for block, name in writers.items():

@@ -698,7 +698,7 @@ class StepRules:
         if not right:
             yield violation(
                 Defect.of(Code.PREEMPTED_WRONGLY, how="turn"),
-                f"the last is preempted, of {', '.join(now.before)}",
+                f"who comes last is preempted, of {', '.join(now.before)}",
                 f"{', '.join(preempted)} are",
             )
         taken = sum(len(blocks) for each in plan.scheduled for blocks in each.blocks)
@@ -706,12 +706,12 @@ class StepRules:
         if all(after + taken <= before for before, after in rooms):
             yield violation(
                 Defect.of(Code.PREEMPTED_WRONGLY, how="use"),
-                f"preempted requests free blocks for the step; {now.free_before} are free",
+                f"who is preempted gives blocks up for the step; {now.free_before} are free",
                 f"{', '.join(preempted)} are preempted, and {now.free_after + taken} are there",
             )
         if taken + self._most_blocks() < now.free_before:
             yield violation(
                 Defect.of(Code.PREEMPTED_WRONGLY, how="need"),
-                f"no request is preempted while blocks are free; {now.free_before} are",
+                f"nobody is preempted while blocks are free; {now.free_before} are",
                 f"{', '.join(preempted)} are preempted",
             )
