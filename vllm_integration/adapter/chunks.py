@@ -188,7 +188,7 @@ class RunningChunks(RunningConnector):
         copies = [self._copy(number, job, loads=True) for number, job in told.load_jobs.items()]
         copies += [self._copy(number, job, loads=False) for number, job in told.store_jobs.items()]
         flushed = self._worker.flushed(told)
-        calls = attribute(self._half, "manager").calls
+        calls = getattr(attribute(self._half, "manager"), "calls", [])  # a deployment's has none
         pool = tuple(calls)
         calls.clear()
         return Transfers({}, {}, tuple(copies), flushed=flushed, answers=answers, pool=pool)
