@@ -124,10 +124,9 @@ def _hit_has_its_entry(
 def _only_if_all_can(at: Interpretation) -> Statement:
     groups, _, group, hypotheses = taking_part(at)
     unit = at.integer("hash_block_size")
-    can = (group.kind == FULL) | (group.kind == MAMBA) | (group.block_size == unit)
     none_large = for_each(groups, lambda _, each: not_(_is_large_state(each, unit)))
     fine_grained = fine.is_fine_grained(groups, unit)
-    return Statement(hypotheses, implies(fine_grained, can & not_(none_large)))
+    return Statement(hypotheses, implies(fine_grained, _can(group, unit) & not_(none_large)))
 
 
 @obligation(
@@ -140,8 +139,7 @@ def _if_all_can(at: Interpretation) -> Statement:
     unit = at.integer("hash_block_size")
 
     def can(_: Term, each: Group) -> Formula:
-        kept = (each.kind == FULL) | (each.kind == MAMBA) | (each.block_size == unit)
-        return not_(each.prefix_cacheable) | kept
+        return not_(each.prefix_cacheable) | _can(each, unit)
 
     return Statement(
         (
@@ -151,6 +149,11 @@ def _if_all_can(at: Interpretation) -> Statement:
         ),
         fine.is_fine_grained(groups, unit),
     )
+
+
+def _can(group: Group, unit: Term) -> Formula:
+    """Whether the group's lookup has hits inside blocks, or its blocks are one hash unit."""
+    return (group.kind == FULL) | (group.kind == MAMBA) | (group.block_size == unit)
 
 
 def _is_large_state(group: Group, unit: Term) -> Formula:

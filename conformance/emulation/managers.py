@@ -27,8 +27,7 @@ class EmulatedRegistration(Registration):
         interval: int | None,
         peeks: bool = True,
     ) -> None:
-        hashed = policies.horizon is LookaheadHorizon.HASHED
-        super().__init__(groups, alignment, interval, peeks and hashed)
+        super().__init__(groups, alignment, interval, peeks)
         self._policies = policies
         self._use_eagle = any(group.eagle for group in groups)
 

@@ -106,26 +106,15 @@ VLLM_0_22 = replace(VLLM_0_23, free_order=FreeOrder.APPENDED, sparse_kinds=froze
 VLLM_0_20 = replace(VLLM_0_22, thinned_kinds=frozenset(), waits_for_boundaries=False)
 """vLLM 0.20 and 0.21."""
 
-VLLM_0_24 = Policies(
-    horizon=LookaheadHorizon.CAPPED,
-    thinned_kinds=_WINDOWS,
-    replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
-    keeps_states_of_drafts=True,
-    junctions=False,
-    leaves_states_behind=True,
-    admits_too_much=True,
+VLLM_0_24 = replace(
+    VLLM_0_23, free_order=FreeOrder.SCRATCH_FIRST, sparse_kinds=frozenset(SPARSE_KINDS)
 )
 """vLLM 0.24 and 0.25."""
 
 VLLM_0_26 = replace(VLLM_0_24, keeps_states_of_drafts=False, junctions=True)
 """vLLM 0.26 to 0.29."""
 
-VLLM_0_30 = Policies(
-    horizon=LookaheadHorizon.CAPPED,
-    thinned_kinds=_WINDOWS,
-    replays=ReplayPolicy.ALIGNMENT_DROPPED,
-    admits_too_much=True,
-)
+VLLM_0_30 = replace(VLLM_0_26, replays=ReplayPolicy.ALIGNMENT_DROPPED, leaves_states_behind=False)
 """vLLM 0.30 and 0.31."""
 
 VLLM_0_32 = replace(VLLM_0_30, horizon=LookaheadHorizon.HASHED)

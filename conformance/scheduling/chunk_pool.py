@@ -185,8 +185,9 @@ class ChunkPool:
         self, evicted: Iterable[ChunkKey], idle: set[ChunkKey]
     ) -> Iterator[Violation]:
         gone = {key: self._chunks[key] for key in evicted if key in idle}
+        remaining = idle - gone.keys()
         for (group, _), victim in gone.items():
-            for kept in idle - gone.keys():
+            for kept in remaining:
                 other = self._chunks[kept]
                 deeper = (
                     self.whole

@@ -108,7 +108,7 @@ def test_all_that_is_executed_is_in_a_row(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def tree(row: Row) -> ast.AST:
-    return source_of(row).definition  # type: ignore[arg-type]
+    return source_of(row).definition  # type: ignore[arg-type]  # rows are functions
 
 
 def operators() -> Iterator[Any]:
