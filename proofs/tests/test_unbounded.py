@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.tests import unbounded_subjects as subjects
 from hitproof.proofs.unbounded.equality import Pair, prove_equal
-from hitproof.proofs.unbounded.knowledge import Knowledge
+from hitproof.proofs.unbounded.knowledge import GivenUp, Knowledge
 from hitproof.proofs.unbounded.lookups import AnyLookup
 from hitproof.proofs.unbounded.machine import Path, Standing
 from hitproof.proofs.unbounded.proving import Conclusion, Proof, Statement, Verdict, prove
@@ -198,6 +198,24 @@ def lookup(function: Any, kind: GroupKind = GroupKind.FULL_ATTENTION) -> Proof:
         )
 
     return prove(state)
+
+
+def test_a_path_comes_to_the_same_decisions_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Arithmetic()
+    number = here.atom("number")
+
+    def executed() -> tuple[object, object]:
+        path = Path(here, (), in_short=True)
+        path.suppose(1 <= number)
+        path.decide(1 <= 2 * number)
+        return path.others, path.impossible
+
+    def give_up(*_: object, **__: object) -> None:
+        raise GivenUp("soon")
+
+    before = executed()
+    monkeypatch.setattr(Knowledge, "values", give_up)
+    assert executed() == before == ([], {(False,)})
 
 
 def test_lookup_is_proved_for_all_lengths() -> None:

@@ -83,6 +83,18 @@ class Path:
         self.impossible: set[Decisions] = set()
 
     def _is_possible(self, formula: Formula) -> bool:
+        """Whether a formula may hold. The same question has the same answer each time.
+
+        Z3 may give up once and not another time, since it remembers what it was asked between. A
+        path that is executed again must come to the same decisions.
+        """
+        question = (*(each for _, each in self._supposed), formula)
+        answers = self._arithmetic.possible
+        if question not in answers:
+            answers[question] = self._may_hold(formula)
+        return answers[question]
+
+    def _may_hold(self, formula: Formula) -> bool:
         if self.knowledge.allows(formula):
             return True
         if not self._in_short:

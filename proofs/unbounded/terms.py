@@ -212,6 +212,7 @@ class Arithmetic:
         self.lemmas: dict[tuple[str, Monomial, Monomial], list[Any]] = {}
         self.every_fact: list[tuple[frozenset[str], Formula]] = []
         self.solving: Any = None  # `proofs.unbounded.knowledge` shares it between paths
+        self.possible: dict[tuple[Formula, ...], bool] = {}  # see `proofs.unbounded.machine.Path`
         self.queries = 0
         self.position = self.atom("position")
 
