@@ -46,11 +46,14 @@ EXACTLY = f"where {NEAR_START}, a hit is served only if segment + 1 blocks follo
 def settled(root: Path, *names: str, questions: Path | None = None) -> dict[str, dict[str, Any]]:
     """What is known of these statements about a target, of all by default.
 
-    What Z3 is asked for that is written to files, where there is a directory for them.
+    What Z3 is asked for that is written to files, where there is a directory for them. The hash
+    seed is that of workers: with another, Z3 may take other ways.
     """
     program = "hitproof.vllm_integration.tests.unbounded_program"
     words = [os.environ[PYTHON], "-m", program, str(root), *names]
-    environment = os.environ | ({"HITPROOF_QUESTIONS": str(questions)} if questions else {})
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    if questions:
+        environment["HITPROOF_QUESTIONS"] = str(questions)
     result = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     found: dict[str, dict[str, Any]] = json.loads(result.stdout[result.stdout.index("{") :])
     return found
