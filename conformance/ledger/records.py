@@ -265,3 +265,17 @@ def to_json(records: Mapping[str, Record]) -> str:
         },
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def write(ledger: Path, record: Record) -> Path:
+    """Write a record beside a ledger, in place of that of the same release.
+
+    Raises `LedgerError`.
+    """
+    path, records = path_of(ledger), read(ledger)
+    try:
+        path.write_text(to_json(records | {record.name: record}), encoding="utf-8")
+    except OSError as error:
+        sentence = f"{path} cannot be written ({error.strerror}); copy the ledger elsewhere and "
+        raise LedgerError(f"{sentence}name the copy with --ledger") from error
+    return path

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from hitproof.conformance.ledger.ledger import LedgerError, load
-from hitproof.conformance.ledger.records import UNRELEASED, Record, choose, path_of, read, to_json
+from hitproof.conformance.ledger.ledger import load
+from hitproof.conformance.ledger.records import UNRELEASED, Record, choose, read, write
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
@@ -90,20 +90,6 @@ def _say_left_out(unsettled: Sequence[str]) -> None:
 def name_of(target: Target) -> str:
     """What its record is called."""
     return target.version or UNRELEASED
-
-
-def write(ledger: Path, record: Record) -> Path:
-    """Write a record beside a ledger, in place of that of the same release.
-
-    Raises `LedgerError`.
-    """
-    path, records = path_of(ledger), read(ledger)
-    try:
-        path.write_text(to_json(records | {record.name: record}), encoding="utf-8")
-    except OSError as error:
-        sentence = f"{path} cannot be written ({error.strerror}); copy the ledger elsewhere and "
-        raise LedgerError(f"{sentence}name the copy with --ledger") from error
-    return path
 
 
 def baseline_of(run: Run, baseline: str | None, ledger: Path) -> Record | None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import typer
 
 from hitproof.conformance.ledger.ledger import accepted_reads, all_accepted_reads, load
+from hitproof.conformance.ledger.records import write
 from hitproof.conformance.ledger.writing import to_toml
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.configuration import FILE
-from hitproof.vllm_integration.commands.footprints import write
 from hitproof.vllm_integration.commands.init_ledger import adopt, comment, write_new
 from hitproof.vllm_integration.commands.options import Classes, Format
 from hitproof.vllm_integration.commands.running import announce, fail, failures

@@ -15,12 +15,12 @@ from hitproof.conformance.ledger.ledger import (
     all_accepted_reads,
     load,
 )
-from hitproof.conformance.ledger.records import Record
+from hitproof.conformance.ledger.records import Record, write
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.footprints import name_of, recorded, write
+from hitproof.vllm_integration.commands.footprints import name_of, recorded
 from hitproof.vllm_integration.commands.options import Classes, Format
 from hitproof.vllm_integration.commands.running import announce, fail, failures, progress
 from hitproof.vllm_integration.gate import gate

@@ -19,7 +19,6 @@ from hitproof.conformance.ledger.ledger import Entry, load
 from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
-from hitproof.vllm_integration.commands.footprints import write
 from hitproof.vllm_integration.gate.gate import opened
 from hitproof.vllm_integration.gate.obligations import Played, histories
 from hitproof.vllm_integration.gate.run import Run
@@ -133,7 +132,7 @@ def main(names: Sequence[str]) -> None:
         release, record = renewed(kept, records.read(LEDGER)[name], load(LEDGER))
         releases = [release if each.version == name else each for each in read()]
         SURVEY.write_text(json.dumps(to_json(releases), indent=2) + "\n", encoding="utf-8")
-        write(LEDGER, record)
+        records.write(LEDGER, record)
         print(f"{name}: {len(release.sightings)} findings, {release.checked}", flush=True)
 
 
