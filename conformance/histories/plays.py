@@ -8,28 +8,24 @@ generated ones (`conformance.histories.generator`).
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from hitproof.conformance.histories.connections import connections
 from hitproof.conformance.histories.corpus import corpus
-from hitproof.conformance.histories.edges import edges
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
-from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.scenarios import FEATURES, scenario
 from hitproof.conformance.histories.schema import History, Load
-from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
-from hitproof.conformance.histories.twins import fine_twins, twins
-from hitproof.conformance.histories.uncached import uncached_histories
+from hitproof.conformance.histories.twins import fine_twins
 from hitproof.conformance.histories.workload_json import (
     is_workload,
     read_workload,
@@ -153,18 +149,18 @@ _WORKLOADS = {
 }
 """What makes the scheduler history of a seed, by origin."""
 
-_SERIES = {
-    Origin.MODULES: module_histories,
-    Origin.SITUATION: situations,
-    Origin.EDGE: edges,
-    Origin.CONNECTION: connections,
-    Origin.UNCACHED: uncached_histories,
-    Origin.FINE_SITUATION: fine_situations,
+_SERIES: dict[Origin, Callable[[], Iterable[History]]] = {
+    Origin.MODULES: partial(series, "modules"),
+    Origin.SITUATION: partial(series, "situations"),
+    Origin.EDGE: partial(series, "edges"),
+    Origin.CONNECTION: partial(series, "connections"),
+    Origin.UNCACHED: partial(series, "uncached"),
+    Origin.FINE_SITUATION: partial(series, "fine_situations"),
     Origin.FINE: fine_histories,
-    Origin.TWINS: twins,
+    Origin.TWINS: partial(series, "twins"),
     Origin.FINE_TWINS: fine_twins,
 }
-"""What makes all histories of an origin, whose names are their numbers."""
+"""What has all histories of an origin, whose names are their numbers."""
 
 
 @dataclass(frozen=True)
@@ -266,8 +262,8 @@ def _family(engine: int) -> tuple[History, ...]:
 class _Series(Sequence[History]):
     """The histories of a generator by number, made as far as they are asked for."""
 
-    def __init__(self, made: Iterator[History]) -> None:
-        self._rest, self._made, self._making = made, list[History](), Lock()
+    def __init__(self, made: Iterable[History]) -> None:
+        self._rest, self._made, self._making = iter(made), list[History](), Lock()
 
     def __getitem__(self, number: Any) -> Any:
         with self._making:
@@ -281,7 +277,7 @@ class _Series(Sequence[History]):
 
 
 @cache
-def _all(histories: Callable[[], Iterator[History]]) -> _Series:
+def _all(histories: Callable[[], Iterable[History]]) -> _Series:
     return _Series(histories())
 
 
@@ -382,7 +378,7 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                     for each in range(len(_family(number))) if whole else (number,):
                         yield Play(origin, f"{number}.{each}")
                 case Origin.MODULES:
-                    engine = _all(module_histories)[number].engine
+                    engine = _all(_SERIES[origin])[number].engine
                     if fine or not is_fine_grained(engine.groups, engine.hash_block_size):
                         yield Play(origin, str(number))
                 case _:

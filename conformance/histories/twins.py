@@ -7,10 +7,8 @@ So every request of a history gets a twin, which does all that it does, right af
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 
-from hitproof.conformance.histories.connections import connections
-from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.schema import (
     Evict,
@@ -26,20 +24,7 @@ from hitproof.conformance.histories.schema import (
     Sent,
     Step,
 )
-from hitproof.conformance.histories.situations import opting_out
 from hitproof.spec.releases.fine import is_fine_grained
-
-_APART = 18
-"""Distance between the chosen engines of families."""
-
-
-def twins() -> Iterator[History]:
-    """Histories whose hits end with blocks, those with a KV connector included."""
-    for number, engine in enumerate(chain(islice(engines(), 0, None, _APART), opting_out())):
-        several = list(families(engine))
-        yield with_twins(several[number % len(several)], number)
-    for number, history in enumerate(islice(connections(), 1, None, 2)):
-        yield with_twins(history, number)
 
 
 def fine_twins() -> Iterator[History]:

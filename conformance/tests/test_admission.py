@@ -5,13 +5,9 @@ from collections import Counter
 import pytest
 
 from hitproof.conformance.emulation.releases import VLLM_0_33
-from hitproof.conformance.histories.edges import (
-    edges,
-    short_step_after_a_hit,
-    states_in_larger_blocks,
-)
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import Schedule
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.admission import Admitted, least_needed
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
@@ -20,7 +16,7 @@ from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_replay import REFERENCE, shown
 from hitproof.spec.groups import Group, GroupKind
 
-EDGES = list(edges())
+EDGES = series("edges")
 
 
 def test_the_reference_keeps_what_it_promises_at_the_edge() -> None:
@@ -49,7 +45,7 @@ def test_a_manager_that_admits_too_much_is_caught(subject: ManagerSubject, code:
 
 
 def test_a_step_after_a_hit_is_shorter_than_modules_look_ahead() -> None:
-    played = short_step_after_a_hit()
+    played = EDGES[61]
     assert played.engine.num_prefill_lookahead > 2
     served = {look.request: look.served for look in replay(played, REFERENCE).lookups}
     assert served["second"]
@@ -57,7 +53,7 @@ def test_a_step_after_a_hit_is_shorter_than_modules_look_ahead() -> None:
 
 
 def test_blocks_of_other_sizes_beside_states_show_what_passes_a_boundary() -> None:
-    seen = shown(replay(states_in_larger_blocks(), broken.Broken(broken.ConnectorPassesBoundaries)))
+    seen = shown(replay(EDGES[62], broken.Broken(broken.ConnectorPassesBoundaries)))
     assert "unsound: local-prefix-off-boundary" in seen
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.histories.connections import connections
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
@@ -25,6 +24,7 @@ from hitproof.conformance.histories.schema import (
     Step,
     Take,
 )
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.playing import run
@@ -35,7 +35,7 @@ from hitproof.conformance.tests.broken_managers import Broken, Wrapped
 from hitproof.conformance.tests.test_replay import REFERENCE, expected, shown
 from hitproof.spec.groups import Group, GroupKind
 
-CONNECTIONS = list(connections())
+CONNECTIONS = series("connections")
 FULL = Group(GroupKind.FULL_ATTENTION, 2)
 ENGINE = EngineConfiguration((FULL,), 12, 2, 40)
 

@@ -13,7 +13,6 @@ import torch
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
-from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Finish,
@@ -21,6 +20,7 @@ from hitproof.conformance.histories.schema import (
     RequestInput,
     Schedule,
 )
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.conformance.numeric.caches import Pages, Uncached
 from hitproof.conformance.numeric.computed_replay import numeric_replay
@@ -56,7 +56,7 @@ def generated_fine() -> Iterator[History]:
 
 
 def of_modules() -> Iterator[History]:
-    return islice(module_histories(), 0, None, 4)
+    return iter(series("modules")[::4])
 
 
 def of_families() -> Iterator[History]:

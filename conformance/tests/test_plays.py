@@ -1,13 +1,12 @@
 """What the gate replays: every history can be made and told apart, and faults are noticed."""
 
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 
 from hitproof.conformance.histories.families import engines
 from hitproof.conformance.histories.plays import Abilities, Origin, Play, plays, possible
-from hitproof.conformance.histories.twins import twins
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests import broken_managers as broken
@@ -70,7 +69,7 @@ def test_twins_have_the_same_tokens_and_other_keys() -> None:
 
 def test_what_is_kept_for_equal_tokens_is_noticed_by_twins() -> None:
     subject = broken.Broken(broken.KeepsFirstKeys)
-    for history in islice(twins(), 3):
+    for history in series("twins")[:3]:
         own = {name: r for name, r in history.requests.items() if not name.startswith("twin")}
         steps = tuple(step for step in history.steps if getattr(step, "request", "") in own)
         assert not replay(replace(history, requests=own, steps=steps), subject).causes

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hitproof.conformance.histories.schema import HistoryError
-from hitproof.conformance.histories.situations import copies_of_last_blocks
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.histories.workloads import Arrival, Encoder, Layers, SchedulerHistory
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
@@ -31,5 +31,5 @@ def test_what_no_deployment_has_is_refused() -> None:
 
 
 def test_the_reference_copies_the_last_blocks() -> None:
-    for history in copies_of_last_blocks():
+    for history in series("fine_situations")[17:25]:
         assert not replay(history, ReferenceManagers()).findings

@@ -10,9 +10,9 @@ import pytest
 from hitproof.conformance.checks.lookup import check_common_hit
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.histories.module_families import module_engines, module_histories
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import EngineConfiguration, History, HistoryError
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.scope.configurations import Configuration
@@ -77,7 +77,7 @@ def histories() -> tuple[History, ...]:
     """Those of hits that end on boundaries, which the reference can play."""
     return tuple(
         history
-        for history in module_histories()
+        for history in series("modules")
         if not is_fine_grained(history.engine.groups, history.engine.hash_block_size)
     )
 
@@ -97,7 +97,7 @@ def shown(played: Iterable[History], subject: ManagerSubject) -> set[tuple[str, 
 
 
 def test_engines_look_ahead_less_than_a_block_as_much_and_more() -> None:
-    engines = list(module_engines())
+    engines = [history.engine for history in series("modules")]
     assert {1, 2, 3} <= {engine.num_prefill_lookahead for engine in engines}
     dropped = {
         group.block_size - group.prefill_lookahead
@@ -142,7 +142,7 @@ def test_entries_of_drafts_are_told_apart() -> None:
 
 
 def test_where_there_is_one_module_they_are_histories_of_one() -> None:
-    for history in module_histories():
+    for history in series("modules"):
         engine = possible(history, Abilities(looks_ahead=False)).engine
         assert engine.num_prefill_lookahead == 1
 

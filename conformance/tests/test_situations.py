@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.test_replay import expected, shown
@@ -13,7 +13,7 @@ from hitproof.spec.releases.fine import is_fine_grained
 
 
 def test_they_happen_on_every_shape_of_engine() -> None:
-    engines = [history.engine for history in situations()]
+    engines = [history.engine for history in series("situations")]
     assert {len(engine.groups) for engine in engines} == {1, 2, 3, 4}
     opted_out = [[g.kind for g in e.groups if not g.prefix_cacheable] for e in engines]
     assert {kind for kinds in opted_out for kind in kinds} == {
@@ -28,7 +28,7 @@ def test_they_happen_on_every_shape_of_engine() -> None:
     assert len({engine.retention_interval is None for engine in engines}) == 2
     flagged = [engine for engine in engines if any(group.eagle for group in engine.groups)]
     assert {engine.num_hash_lookahead_tokens for engine in flagged} == {0, 1}
-    fine = [history.engine for history in fine_situations()]
+    fine = [history.engine for history in series("fine_situations")]
     assert fine
     assert all(is_fine_grained(engine.groups, engine.hash_block_size) for engine in fine)
     first = {engine.groups[0].kind for engine in fine}
@@ -39,7 +39,7 @@ def test_they_happen_on_every_shape_of_engine() -> None:
 @pytest.mark.slow
 def test_much_happens_and_the_reference_passes() -> None:
     happened: Counter[str] = Counter()
-    for history in situations():
+    for history in series("situations"):
         if not all(group.prefix_cacheable for group in history.engine.groups):
             continue  # no group of the reference opts out
         outcome = replay(history, ReferenceManagers())
@@ -50,4 +50,4 @@ def test_much_happens_and_the_reference_passes() -> None:
     for what in ("Schedule preempted", "Schedule no", "Reset refused:", "Reset done", "Evict done"):
         assert happened[what]
     for what in ("Schedule done", "Preempt done", "Load done", "Loaded done", "hit"):
-        assert happened[what] > len(list(situations()))
+        assert happened[what] > len(series("situations"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.uncached import uncached_engines, uncached_histories
+from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import ManagerSubject
@@ -13,7 +13,7 @@ from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_replay import REFERENCE, shown
 from hitproof.spec.groups import Group, GroupKind
 
-HISTORIES = list(uncached_histories())
+HISTORIES = series("uncached")
 
 
 class CachesAllTheSame:
@@ -49,7 +49,7 @@ def test_a_broken_manager_is_caught(subject: ManagerSubject, words: str) -> None
 
 
 def test_what_such_an_engine_cannot_have() -> None:
-    engine = next(uncached_engines())
+    engine = HISTORIES[0].engine
     with pytest.raises(HistoryError, match="leave retention_interval"):
         replace(engine, retention_interval=0)
     with pytest.raises(HistoryError, match="block_size of at least max_model_len"):

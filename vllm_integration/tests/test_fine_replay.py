@@ -12,9 +12,9 @@ import pytest
 
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.json_format import read
-from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.histories.series import series
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -30,7 +30,7 @@ Told: TypeAlias = Callable[[str | Path, bool], Counter[tuple[str, str]]]
 def of_modules(target: str | Path, hashes_look_ahead: bool = True) -> Counter[tuple[str, str]]:
     """What histories with several MTP modules tell of a target, and how many of them."""
     abilities = Abilities(hashes_look_ahead=hashes_look_ahead, exports_states=hashes_look_ahead)
-    return shown(target, [possible(history, abilities) for history in module_histories()])
+    return shown(target, [possible(history, abilities) for history in series("modules")])
 
 
 def of_fine_hits(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str, str]]:
