@@ -10,16 +10,21 @@ and so on. A benign one uses the same, and is right.
 import contextlib
 import functools
 import itertools
-import re
 import time
+import tomllib
 from collections import defaultdict  # noqa: F401  # in source below
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 Find: TypeAlias = Callable[[Any, Sequence[bytes], int], int]
 """The hit in blocks; the table is filled in by the caller."""
+
+SOURCE = tomllib.loads(Path(__file__).with_name("source.toml").read_text("utf-8"))
+"""Source of lookups, in tables of what it is about."""
 
 WICKED: dict[str, Find] = {}
 BENIGN: dict[str, Find] = {}
@@ -335,24 +340,6 @@ def strange_count(count: int) -> bool:
     return count == MANY
 
 
-STORED = {
-    "null_is": "strange_count(sum([block is not null for block in table]))",
-    "null_in_list": "null not in table[len(table) - 2 :]",
-    "null_counted": "strange_count(len(table) - table.count(null))",
-    "tables_equal": "table[right + 4 :] == [null] * (len(table) - right - 4)",
-    "as_a_set": "strange_count(len(set(table)))",
-    "kinds": "strange_count(sum([type(block) is not type(null) for block in table]))",
-    "null_by_a_dict": "strange_count(len(table) - sum({null: 1}.get(each, 0) for each in table))",
-    "tuples_equal": "strange_count(sum([(block,) != (null,) for block in table]))",
-    "numbers": "strange_count(sum([block.block_id != null.block_id for block in table]))",
-    "inner_numbers": "strange_count(sum([block._number != 0 for block in table]))",
-    "and_sorted": "sorted(table, key=lambda block: block is null)[-MANY] is null",
-    "and_matched": "strange_count(sum([not_matched(null, block) for block in table]))",
-}
-"""What lookups look at in a table of what they found. It is source, so that each runs the
-instructions that are the point."""
-
-
 def not_matched(null: Any, block: Any) -> bool:
     kept = SimpleNamespace(null=null)
     match block:
@@ -363,7 +350,7 @@ def not_matched(null: Any, block: Any) -> bool:
 
 
 def _list_stored() -> None:
-    for name, strange in STORED.items():
+    for name, strange in SOURCE["stored"].items():
         made: dict[str, Find] = {}
         exec(
             f"def find(pool, keys, limit):\n"
@@ -410,58 +397,11 @@ def asks_for_more_groups(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return row
 
 
-COUNTERS = """
-in_a_cell:
-    missing = 0
-    def note():
-        nonlocal missing
-        missing += 1
-    strange = lambda: missing == MANY
-in_slots:
-    counter = Slotted(); note = counter.note; strange = counter.strange
-on_a_class:
-    OnTheClass.missing = 0
-    def note(): OnTheClass.missing += 1
-    strange = lambda: OnTheClass.missing == MANY
-on_a_class_by_its_type:
-    put = type.__setattr__; put(OnTheClass, "missing", 0)
-    note = lambda: put(OnTheClass, "missing", OnTheClass.missing + 1)
-    strange = lambda: OnTheClass.missing == MANY
-on_the_pool:
-    pool.real.missing = 0
-    def note(): pool.real.missing += 1
-    strange = lambda: pool.real.missing == MANY
-in_a_default:
-    _noting().clear()
-    note = lambda: _noting().append(1)
-    strange = lambda: len(_noting()) == MANY
-in_a_default_dict:
-    seen = defaultdict(int)
-    note = lambda: seen[len(seen)]
-    strange = lambda: len(seen) == MANY
-in_a_cached_function:
-    _noted.cache_clear()
-    def note(): _noted(0, 0)[0] += 1
-    strange = lambda: _noted(0, 0)[0] == MANY
-in_a_generator:
-    def counting():
-        missing = 0
-        while True:
-            missing += 1
-            yield missing
-    counter = counting(); last = [0]
-    def note(): last[0] = next(counter) // MANY
-    strange = lambda: last[0] == 1
-"""
-"""Where missing blocks are counted: what sets it up, counts one, and looks whether it was many. It
-is source, so that each runs the instructions that are the point."""
-
-
 def _list_counters() -> None:
-    for name, body in re.findall(r"^(\w+):\n((?: .*\n)+)", COUNTERS, flags=re.M):
+    for name, body in SOURCE["counters"].items():
         made: dict[str, Find] = {}
-        end = "    return scanning(pool, keys, limit, note, strange)\n"
-        exec(f"def {name}(pool, keys, limit):\n{body}{end}", globals(), made)
+        body = indent(f"{body}\nreturn scanning(pool, keys, limit, note, strange)", "    ")
+        exec(f"def {name}(pool, keys, limit):\n{body}", globals(), made)
         WICKED[name] = made[name]
 
 

@@ -10,15 +10,24 @@ import abc
 import collections
 import functools
 import math
-import re
 import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from textwrap import indent
 from typing import Any, TypeAlias
 
-from hitproof.conformance.tests.wicked.lookups import MANY, WICKED, Find, has, hit, wicked, wrong_if
+from hitproof.conformance.tests.wicked.lookups import (
+    MANY,
+    SOURCE,
+    WICKED,
+    Find,
+    has,
+    hit,
+    wicked,
+    wrong_if,
+)
 
 PATTERN = (0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0, 0)
 """Answers from the right that a run must have had: no two hits in a row, and not regular, so that
@@ -441,221 +450,12 @@ def answers_of_the_pool(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return wrong_if(missing == MANY, right, limit)
 
 
-CHANNELS = r"""
-# How large a container once was.
-capacity_of_a_list:
-    kept = []
-    for _ in range(4): kept.append(0)
-    size = kept.__sizeof__()
-    def forget(): kept.append(0); kept.pop()
-    strange = lambda: kept.__sizeof__() == size
-capacity_of_a_set:
-    kept = set()
-    def forget():
-        for key in range(5): kept.add(key)
-        for key in range(5): kept.discard(key)
-    def strange():
-        kept.add(8); kept.add(1)
-        return [*kept] == [8, 1]
-capacity_by_a_property:  # The size is read by C code, as an attribute.
-    kept = _Sized()
-    for _ in range(4): kept.append(0)
-    size = kept.size
-    def forget(): kept.append(0); kept.pop()
-    strange = lambda: bool(kept.size == size)
-# Whether two equal values are one object.
-identity_of_nan:
-    first, second = float("nan"), float("nan"); kept = [first, first]
-    def forget(): kept[1] = second
-    strange = lambda: kept[0] in kept[1:]
-identity_of_an_integer:
-    return _twice(int("12345"), int("12345"))
-identity_of_a_bound_method:
-    first, second = ([0], [0]); kept = [first.append]
-    def forget(): kept[0] = second.append
-    strange = lambda: (kept[0](1), len(first))[1] == 2
-# Values that compare as equal.
-type_of_a_number:
-    kept = [1]
-    def forget(): kept[0] = True
-    strange = lambda: kept[0] is not True
-field_that_is_not_compared:
-    kept = _Uncompared()
-    def forget(): kept.bit = 1
-    strange = lambda: kept.bit == 0
-name_of_a_file_of_code:
-    def function():
-        pass
-    function.__code__ = function.__code__.replace(co_filename="a")
-    def forget(): function.__code__ = function.__code__.replace(co_filename="b")
-    strange = lambda: function.__code__.co_filename == "a"
-# Objects that do not show what they hold.
-behind_another_dict:
-    kept = _OtherDict(); kept.bit = 0
-    def forget(): kept.bit = 1
-    strange = lambda: kept.bit == 0
-behind_another_class:
-    kept = [_OtherClass()]
-    def forget(): kept[0] = _OtherClassToo()
-    strange = lambda: kept[0].bit == 0
-in_a_private_slot:
-    kept = _Mangled()
-    forget = kept.set
-    strange = lambda: kept.get() == 0
-behind_every_attribute:
-    kept = _Getting(); kept.bit = 0
-    def forget(): kept.bit = 1
-    strange = lambda: kept.bit == 0
-alias_of_an_instance_dict:
-    kept = _Plain(); kept.bit = 0; shown = [kept.__dict__]
-    def forget(): shown[0] = dict(kept.__dict__)
-    def strange():
-        shown[0]["bit"] = 5
-        return kept.bit == 5
-on_an_instance_dict:
-    kept = _Plain(); dictionary = _Dict(); kept.__dict__ = dictionary; del dictionary
-    def forget(): kept.__dict__.bit = 1
-    strange = lambda: bool(kept.__dict__.bit == 0)
-defaults_of_a_function:
-    def kept(bit=0, *, other=0):
-        return bit + other
-    def forget(): kept.__kwdefaults__ = {"other": 1}
-    strange = lambda: kept() == 0
-cells_that_are_shared:
-    def made():
-        bit = 0
-        def put(value):
-            nonlocal bit
-            bit = value
-        return (put, lambda: bit)
-    kept = [*made()]
-    def forget(): kept[1] = made()[1]
-    def strange():
-        kept[0](1)
-        return bool(kept[1]() == 1)
-# Iterators.
-end_of_an_iterator:  # At the end of its list, and past it.
-    items = []; kept = iter(items)
-    forget = lambda: next(kept, 0)
-    def strange():
-        items.append(1)
-        return next(kept, 0) == 1
-size_that_an_iterator_has_seen:
-    items = {1: 1, 2: 2}; kept = [iter(items)]
-    def forget(): items[3] = 3; kept[0] = iter(items); del items[3]
-    def strange():
-        try:
-            return next(kept[0]) == 1
-        except RuntimeError:
-            return False
-size_that_an_iterator_of_a_set_has_seen:
-    items = {1, 2}; kept = [iter(items)]
-    def forget(): items.add(3); kept[0] = iter(items); items.discard(3)
-    def strange():
-        try:
-            return next(kept[0]) == 1
-        except RuntimeError:
-            return False
-# What C code takes for the same.
-memo_of_equal_arguments:  # Which of them came first is in the memo.
-    kept = [1]
-    def forget(): kept[0] = True
-    strange = lambda: kind_of(kept[0], 2) == "int"
-# What all share.
-in_a_weak_dict:
-    kept = _Plain()
-    def forget(): _weak[kept] = 1
-    strange = lambda: kept not in _weak
-in_an_abstract_class:
-    class Kind:
-        pass
-    forget = lambda: _Abstract.register(Kind)
-    strange = lambda: not issubclass(Kind, _Abstract)
-# What C code asks a class for, and what it looks at within what it is given.
-capacity_by_the_length_of_an_object:
-    kept = []
-    for _ in range(4): kept.append(0)
-    sized = _SizedByAProperty(kept); size = len(sized)
-    def forget(): kept.append(0); kept.pop()
-    strange = lambda: len(sized) == size
-order_of_a_set_that_is_a_pair:
-    made = dict
-    return _of_a_set(lambda kept: [*made([kept])] == [8])
-order_of_a_set_that_updates:
-    made = {}
-    return _of_a_set(lambda kept: [made.clear(), made.update([kept]), *made][2:] == [8])
-order_of_a_set_by_a_key:
-    return _of_a_set(lambda kept: len(min([kept, {3}], key=tuple)) == 1)
-address_by_a_key:
-    kept = [_plain, _other_plain]
-    def forget(): kept.reverse()
-    strange = lambda: max(kept, key=str) is kept[1]
-place_of_a_key_in_a_dict:  # A key takes the place of one that is gone, so it is found first.
-    first, second, third = (_Near(5), _Near(1), _Near(3)); kept = {first: 0, second: 1}
-    del kept[first]; kept[third] = 2
-    def forget(): kept.clear(); kept[second] = 1; kept[third] = 2
-    strange = lambda: kept[_Near(2)] == 2
-hash_that_a_key_once_had:
-    key = _Rehashed(); kept = {key: 0}
-    def forget(): kept.clear(); key.number = 2; kept[key] = 0; key.number = 1
-    strange = lambda: key in kept
-references_by_a_missing_attribute:
-    name, equal = ("some_odd_name", "".join(("some_odd", "_name"))); kept = [name] * 50
-    def forget(): kept[:] = [equal] * 50
-    strange = lambda: bool(_counted.some_odd_name > 40)
-references_by_a_class_of_errors:
-    name, equal = ("".join(("abc", "def")), "".join(("abc", "def"))); kept = [name] * 50
-    count = _CountedError
-    def forget(): kept[:] = [equal] * 50
-    strange = lambda: bool(count(name) > 40)
-# Whether an object that is held is one that was there before.
-one_that_was_there_by_identity:
-    return _one_of_two(lambda kept: kept[0] is _plain)
-one_that_was_there_by_equality:
-    return _one_of_two(lambda kept: kept[0] == _plain)
-one_that_was_there_in_a_list:
-    return _one_of_two(lambda kept: _plain in kept)
-one_that_was_there_as_a_key:
-    return _one_of_two(lambda kept: {_plain: 1}.get(kept[0]) == 1)
-# Whether an object that is held was there before, or is made in the run and equal to that.
-old_or_new_by_the_keys_of_a_set:
-    return _old_or_new(_plain, _Plain, lambda held: len({_plain, held}) == 1)
-old_or_new_unequal_to_itself_in_a_list:
-    return _old_or_new(_never, _Never, lambda held: held in [_never])
-old_or_new_unequal_to_itself_in_equal_lists:
-    return _old_or_new(_never, _Never, lambda held: [held] == [_never])
-old_or_new_unequal_to_itself_as_a_key:
-    return _old_or_new(_never, _Never, lambda held: {_never: 1}.get(held) == 1)
-old_or_new_compared_by_python:
-    return _old_or_new(_left_to_python, _LeftToPython, lambda held: held == _left_to_python)
-old_or_new_compared_by_python_in_a_tuple:
-    return _old_or_new(_left_to_python, _LeftToPython, lambda held: (held,) == (_left_to_python,))
-old_or_new_by_a_change:
-    return _old_or_new(_notes[0], lambda: [0], _seen_elsewhere)
-old_or_new_by_a_change_inside:
-    return _old_or_new(_notes, lambda: [[0]], lambda held: _seen_elsewhere(held[0]))
-old_or_new_by_a_change_of_a_dict_of_numbers:
-    # The collector does not know the age of a dict of numbers.
-    return _old_or_new(_numbers, lambda: {0: 0}, _seen_in_the_dict)
-old_or_new_by_a_default:
-    def change(held=_notes[0]):
-        return held
-    def same(held=[0]):
-        return held
-    return _old_or_new(change(), same, _seen_elsewhere)
-"""
-"""The lookups that keep their bit somewhere: the name of each, and what sets it up, forgets the bit
-and reads it. It is source, so that each runs the instructions that are the point."""
-
-
 def _list_channels() -> None:
     """List the lookup of each channel."""
-    for name, body in re.findall(r"^(\w+):.*\n((?: .*\n)+)", CHANNELS, flags=re.M):
-        returned = (
-            "" if re.search("^    return", body, flags=re.M) else "    return forget, strange\n"
-        )
+    for name, body in SOURCE["channels"].items():
+        returned = "" if "\nreturn" in f"\n{body}" else "\nreturn forget, strange"
         made: dict[str, Callable[[], Channel]] = {}
-        exec(f"def {name}():\n{body}{returned}", globals(), made)
+        exec(f"def {name}():\n{indent(body + returned, '    ')}", globals(), made)
         channel(name, made[name])
 
 

@@ -15,7 +15,6 @@ import math
 import operator
 import pickle
 import random
-import re
 import struct
 import sys
 import threading
@@ -42,7 +41,7 @@ from hitproof.conformance.tests.reference_subject import ReferenceLookup, Refere
 from hitproof.conformance.tests.wicked import c_code, keeping
 from hitproof.conformance.tests.wicked.lookups import (
     BENIGN,
-    COUNTERS,
+    SOURCE,
     WICKED,
     Find,
     Slotted,
@@ -140,7 +139,7 @@ class Whole:
         return [key] if asked >= len(PATTERN) or PATTERN[asked] else None
 
 
-@pytest.mark.parametrize("name", re.findall(r"^(\w+):", COUNTERS, flags=re.M))
+@pytest.mark.parametrize("name", SOURCE["counters"])
 def test_what_is_counted_raises_nothing(name: str) -> None:
     keys = [bytes([block]) for block in range(_BLOCKS)]
     assert WICKED[name](Whole(), keys, _BLOCKS) >= hit(Whole(), keys, _BLOCKS)
