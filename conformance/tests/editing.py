@@ -1,13 +1,15 @@
-"""Faults as data: edits of the source of a module, put into its functions for a while."""
+"""Cases as data: rows of tests, and edits of the source of a module, made for a while."""
 
 import inspect
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+import pytest
 
 Fault: TypeAlias = Mapping[str, Any]
 """``in`` is a module, ``edit`` lines of it: those after a - are taken out, those after a + are put
@@ -15,6 +17,22 @@ in. What else there is says what is found."""
 
 
 CASES = Path(__file__).parent / "cases"
+
+
+_Test = TypeVar("_Test", bound=Callable[..., None])
+
+
+def cases(names: str, **options: Any) -> Callable[[_Test], _Test]:
+    """Parametrize a test by its rows in ``cases/rows.toml`` beside it."""
+
+    def parametrized(test: _Test) -> _Test:
+        file = Path(inspect.getfile(test))
+        tables = tomllib.loads((file.parent / "cases" / "rows.toml").read_text("utf-8"))
+        rows = tables[file.stem][test.__name__.removeprefix("test_")]
+        made: _Test = pytest.mark.parametrize(names, rows, **options)(test)
+        return made
+
+    return parametrized
 
 
 def faults(file: Path, module: str) -> dict[str, dict[str, Fault]]:

@@ -9,6 +9,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.damage import Damage
 from hitproof.conformance.subject.managers import Observation
+from hitproof.conformance.tests.editing import cases
 
 
 def signature(divergence: str = "unsound", code: Code = Code.OTHER_CONTENT_READ) -> Signature:
@@ -46,16 +47,7 @@ def test_all_evidence_must_be_explained(evidence: list[set[Part]], inherited: bo
     assert damage.cause(violation(*evidence)) == (FIRST if inherited else None)
 
 
-@pytest.mark.parametrize(
-    ("cause", "effect", "inherited"),
-    [
-        ("wrong drafts", "unsound", False),
-        ("wrong drafts", "wrong drafts", True),
-        ("unsound", "wrong drafts", True),
-        ("lost hit", "crash", False),
-        ("crash", "unsound", True),
-    ],
-)
+@cases("cause, effect, inherited")
 def test_a_finding_explains_nothing_worse(cause: str, effect: str, inherited: bool) -> None:
     damage, first = Damage(), signature(cause, Code.REFERENCE_COUNT_WRONG)
     damage.add([Block(1)], first)

@@ -55,6 +55,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.brute_force import states
+from hitproof.conformance.tests.editing import cases
 from hitproof.conformance.tests.subjects_for_tests import (
     Answer,
     BrokenSubject,
@@ -430,18 +431,7 @@ def test_a_ledger_without_records_is_read(ledger: Path) -> None:
     assert read(ledger) == {}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        "[]",
-        '{"releases": {"x": []}, "footprints": {}, "refused": {}}',
-        '{"releases": {"0.33.0": []}, "footprints": {}}',
-        '{"releases": {"0.33.0": []}, "footprints": []}',
-        '{"releases": {"0.33.0": []}, "footprints": {"a": {"b": "0.33.0 1"}}, "refused": {}}',
-    ],
-)
+@cases("text")
 def test_bad_records_are_refused_in_a_sentence(ledger: Path, text: str) -> None:
     path_of(ledger).write_text(text)
     with pytest.raises(LedgerError, match="has no footprints"):

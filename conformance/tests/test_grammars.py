@@ -12,6 +12,7 @@ from hitproof.conformance.scheduling.playing import play
 from hitproof.conformance.scheduling.runner import Constrained
 from hitproof.conformance.scheduling.shrinking import shrink
 from hitproof.conformance.subject.schedulers import Masks
+from hitproof.conformance.tests.editing import cases
 from hitproof.conformance.tests.test_scheduling import DEPLOYMENT, Subject
 
 REQUESTS = {
@@ -52,15 +53,7 @@ def test_drafts_that_are_rejected_are_not_verified(
     assert [str(each.signature.defect) for each in found] == wrong
 
 
-@pytest.mark.parametrize(
-    ("left", "wrong"),
-    [
-        ({"a": 2}, []),
-        ({}, []),
-        ({"a": 3}, ["grammar-ignored(how=drafts)"]),
-        ({"a": 1}, ["step-leaves-work(what=valid)"]),
-    ],
-)
+@cases("left, wrong")
 def test_drafts_are_checked_late(left: dict[str, int], wrong: list[str]) -> None:
     found = Grammars(HISTORY).checked(left, {"a": Constrained(1, 3, 2)})
     assert [str(each.signature.defect) for each in found] == wrong

@@ -11,6 +11,7 @@ from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read, schema, write
 from hitproof.conformance.histories.naming import Prefixes
 from hitproof.conformance.histories.schema import Embeddings, HistoryError, RequestInput
+from hitproof.conformance.tests.editing import cases
 
 BY_HAND = """
 {"about": "a prompt and its resend",
@@ -93,40 +94,7 @@ def test_the_schema_describes_every_field() -> None:
             assert "description" in field or "const" in field, name
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ('"window": 32', '"windw": 32', "engine.groups[1]: a group has no 'windw'"),
-        ('"window": 32', '"chunk": 32', "sliding-window group needs a window"),
-        ('"do": "lookup"', '"do": "look"', "steps[2]: Input tag 'look'"),
-        ('"tokens": 16}', '"tokens": "16"}', "steps[0].schedule.tokens: Input should be a valid"),
-        ('"tokens": 16}', '"token": 16}', "steps[0].schedule.token: there is no such field; "),
-        ('"tokens": 8', '"tokens": -8', "steps[4].loaded.tokens: Input should be greater"),
-        ("[1, 40], 7", "[40, 1], 7", "requests.a.prompt: [40, 1] is neither a token id nor"),
-        ("[1, 40], 7", "true", "requests.a.prompt: True is not a token id"),
-        ("[1, 40], 7", "[1, 4000000]", "requests.a.prompt: a request can have at most"),
-        ('"offset": 2', '"offset": 40', "requests.b: an image ends at token 49, past"),
-        ('"hash_block_size": 16', '"hash_block_size": 5', "must divide every block size"),
-        ('"max_model_len": 128', '"max_model_len": 8', "more than max_model_len"),
-        ('"request": "b", "tokens": 8', '"request": "c"', "steps[4] names request c, which is"),
-        ('"group": 1', '"group": 2', "steps[6] names group 2, which is not there"),
-        (
-            '"do": "reset"',
-            '"do": "reset", "why": 1',
-            "steps[9].reset.why: there is no such field; ",
-        ),
-        ('"b": {', '"a": {', "'a' occurs twice in one object"),
-        ('"num_gpu_blocks": 40', '"num_gpu_blocks": 1', "a block besides the null block"),
-        ('"max_model_len"', '"retention_interval": 24, "max_model_len"', "interval must be"),
-        ('"max_model_len"', '"num_hash_lookahead_tokens": 1, "max_model_len"', "set use_eagle"),
-        (
-            '"max_model_len"',
-            '"use_eagle": true, "num_hash_lookahead_tokens": 1, "max_model_len"',
-            "set num_hash_lookahead_tokens to 0",
-        ),
-        ("{", "[", "is not JSON"),
-    ],
-)
+@cases("old, new, sentence")
 def test_bad_histories_get_one_sentence(old: str, new: str, sentence: str) -> None:
     text = BY_HAND.replace(old, new, 1)
     assert text != BY_HAND

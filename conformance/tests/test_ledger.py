@@ -13,6 +13,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, LedgerError, accepted_reads, judge, load
 from hitproof.conformance.scope.configurations import single_group
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.groups import GroupKind
 
 SHORT = Defect.of(Code.HIT_TOO_SHORT, run="cut", short="one")
@@ -109,34 +110,7 @@ def test_an_entry_without_its_finding_is_stale(tmp_path: Path) -> None:
     assert len(judge([], load(write(tmp_path, TEXT))).stale) == 1
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (('reason = "why"', ""), "entry 1 has no 'reason'; add it"),
-        (('reason = "why"', 'reason = ""'), "gives no reason"),
-        (
-            ("lookup_returns_longest_valid_hit", "no_such_claim"),
-            "no claim or sanity rule is called 'no_such_claim'",
-        ),
-        (('"lost hit"', '"found hit"'), "cannot be read"),
-        (('">=0.21,<0.30"', '"newest"'), "cannot be read"),
-        (('"hit-too-short"', '"hit-to-short"'), "did you mean hit-too-short"),
-        (('code = "hit-too-short"', 'code = "zzz"'), "see hitproof explain --codes"),
-        (('code = "hit-too-short"', ""), "has no 'code'; add it"),
-        (('code = "hit-too-short"', 'pattern = "hit too short"'), "has no 'code'; add it"),
-        (('code = "hit-too-short"', "code = 7"), "there is no code 7"),
-        (('run = "cut", ', ""), "the code hit-too-short needs the parameter run; add it"),
-        (('run = "cut"', 'run = "half"'), "cannot be 'half'; use one of whole, cut"),
-        (('run = "cut"', 'run = "cut", far = "no"'), "has no parameter far; remove it"),
-        (('{ run = "cut", short = "one" }', '"cut"'), "are not a table of names and strings"),
-        (('run = "cut"', "run = 1"), "are not a table of names and strings"),
-        (("eagle = true\ncode", "eagle = true\nmore = 1\ncode"), "has no more; remove it"),
-        (("block_size = 1\n", ""), "has no 'block_size'"),
-        (("alignment = 2", 'alignment = "2"'), "cannot be read"),
-        (("[[divergence]]", "[[divergences]]"), "entries only"),
-        (('reason = "why"', "reason = why"), "is not TOML"),
-    ],
-)
+@cases("change, sentence")
 def test_a_bad_ledger_is_refused(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
     with pytest.raises(LedgerError, match=sentence):
         load(write(tmp_path, TEXT.replace(*change)))
@@ -198,17 +172,7 @@ def test_accepted_reads_stand_beside_divergences(tmp_path: Path) -> None:
     assert accepted_reads(path, "0.29.0").keys() == {"Request.tier", "Request.old"}
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (('reason = "shown only"', ""), "accepted_read 1 has no 'reason'; add it"),
-        (('"shown only"', '""'), "gives no reason"),
-        (('name = "Request.tier"', ""), "has no 'name'"),
-        (('"Request.tier"', "7"), "needs a name and a reason"),
-        (("reason", "until = 1\nreason"), "and nothing else"),
-        (("accepted_read", "accepted_reads"), r"\[\[divergence\]\] and \[\[accepted_read\]\]"),
-    ],
-)
+@cases("change, sentence")
 def test_a_bad_accepted_read_is_refused(
     tmp_path: Path, change: tuple[str, str], sentence: str
 ) -> None:

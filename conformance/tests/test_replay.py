@@ -21,6 +21,7 @@ from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken
+from hitproof.conformance.tests.editing import cases
 from hitproof.reference import groups, request
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Registration
@@ -446,21 +447,7 @@ def test_what_a_history_expects_is_compared() -> None:
     assert [each for each in found if not each.is_met] == []
 
 
-@pytest.mark.parametrize(
-    ("met", "unmet", "what"),
-    [
-        ('"hit": 8', '"hit": 4', "hit"),
-        ('"computed": 10', '"computed": 9', "computed"),
-        ('"state": "waiting"', '"state": "running"', "state"),
-        ("[[1, 2, 3]]", "[[3, 2, 1]]", "tables"),
-        ("[[0, 1]]", "[[0]]", "cached"),
-        ('"free": [4, 5]', '"free": [5, 4]', "free"),
-        ('"queries": 20', '"queries": 10', "queries"),
-        ('"hits": 8', '"hits": 10', "hits"),
-        ('"stored": 2', '"stored": 3', "stored"),
-        ('"removed": 0', '"removed": 1', "removed"),
-    ],
-)
+@cases("met, unmet, what")
 def test_an_expectation_that_is_not_met(met: str, unmet: str, what: str) -> None:
     found = replay(read(_EXPECTING.replace(met, unmet)), REFERENCE).comparisons
     assert [each.what for each in found if not each.is_met] == [what]

@@ -38,6 +38,7 @@ from hitproof.conformance.subject.schedulers import (
     StartupRefused,
     WasReset,
 )
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 
@@ -367,40 +368,7 @@ def test_what_is_right_has_no_finding() -> None:
     assert outcome.as_json()["lives"]["b"]["delivered"] == [103, 104]
 
 
-@pytest.mark.parametrize(
-    ("fault", "defect"),
-    [
-        ("stuck", "request-never-finishes(way=stuck)"),
-        ("cycle", "request-never-finishes(way=cycle)"),
-        ("goes on", "request-never-finishes(way=rest)"),
-        ("tokens", "delivered-tokens-wrong"),
-        ("leak", "blocks-held-when-idle"),
-        ("remembers", "freed-request-kept(where=Small.rows)"),
-        ("twice", "page-written-twice"),
-        ("null", "null-page-written"),
-        ("freed", "page-freed-in-flight"),
-        ("early", "key-names-other-content"),
-        ("other page", "other-content-read"),
-        ("no hit", "promised-hit-missed(by=lookup, to=resend)"),
-        ("told early", "end-reported-wrong(how=early)"),
-        ("told again", "end-reported-wrong(how=again)"),
-        ("not told", "end-reported-wrong(how=never)"),
-        ("counts steps", "statistics-wrong"),
-        ("reports another hit to users", "statistics-wrong(of=user)"),
-        ("reports no hit to users", "statistics-wrong(of=user)"),
-        ("counts all as waiting", "requests-counted-wrong"),
-        ("passes over who runs", "requests-counted-wrong"),
-        ("counts drafts", "drafts-counted-wrong"),
-        ("short", "step-leaves-work(what=running)"),
-        ("no joint hit", "promised-hit-missed(by=coordinator, to=resend)"),
-        ("unregistered", "promised-hit-missed(by=mask, to=resend)"),
-        ("retained", "promised-hit-missed(by=retention, to=resend)"),
-        (
-            "raises",
-            "raises-exception(error=RuntimeError, message=no such block, site=Small.schedule)",
-        ),
-    ],
-)
+@cases("fault, defect")
 def test_each_clause_is_shown_a_broken_scheduler(fault: str, defect: str) -> None:
     assert defect in {str(found.signature.defect) for found in played(fault).causes}
 
@@ -411,15 +379,7 @@ def test_a_deployment_that_start_up_refuses_is_not_judged() -> None:
     assert not outcome.findings
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"speculative_method": "eagle"}, "set both"),
-        ({"num_mtp_modules": 2}, "speculative_method to mtp"),
-        ({"num_gpu_blocks": 1}, "besides the null block"),
-        ({"groups": ()}, "at least one KV cache group"),
-    ],
-)
+@cases("values, reason")
 def test_what_no_deployment_can_have_is_refused(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(HistoryError, match=reason):
         Deployment(**{**vars(DEPLOYMENT), **values})

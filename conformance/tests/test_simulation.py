@@ -51,6 +51,7 @@ from hitproof.conformance.simulation.workload import (
     read_workload,
     write_workload,
 )
+from hitproof.conformance.tests.editing import cases
 from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind, alignment
@@ -154,23 +155,7 @@ def test_a_workload_is_read_as_it_is_written() -> None:
         assert workload.longest <= 200
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("{", "is not JSON"),
-        ('{"requests": [], "requests": []}', "'requests' occurs twice"),
-        ('{"requests": []}', "a workload has at least one request"),
-        ('{"requests": [{"prompt": []}]}', "a prompt has at least one token"),
-        ('{"requests": [{"prompt": [[5, 2]]}]}', "[5, 2] is neither a token id nor a range"),
-        ('{"requests": [{"prompt": [-1]}]}', "token ids are from 0"),
-        ('{"requests": [{"prompt": [1], "when": 3}]}', "there is no such field; `hitproof simul"),
-        ('{"requests": [{"output": [1]}]}', "this field is required"),
-        (
-            '{"requests": [{"prompt": [1], "output": [2], "lookup_only": true}]}',
-            "only looked up has no output",
-        ),
-    ],
-)
+@cases("text, sentence")
 def test_bad_workloads_are_refused_in_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(WorkloadError) as refused:
         read_workload(text, "w.json")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.tests.conftest import MANAGERS, release
 from hitproof.vllm_integration.tests.test_commits import git
@@ -138,15 +139,7 @@ def test_inputs_become_arguments_and_never_shell(judge: Any, tmp_path: Path) -> 
     assert ran.called[8:] == ["--ledger", odd, *report, "--quick", "--policy", "a=b c", odd]
 
 
-@pytest.mark.parametrize(
-    ("inputs", "sentence"),
-    [
-        ({"args": "it's"}, "quotation mark"),
-        ({"head": "x"}, "also name the base"),
-        ({"base": "x", "ledger": "y"}, "either ledger or base"),
-        ({"step": "jump"}, "install or judge"),
-    ],
-)
+@cases("inputs, sentence")
 def test_bad_inputs_exit_2(inputs: dict[str, str], sentence: str, judge: Any) -> None:
     ran = judge(**inputs)
     assert (ran.code, ran.called) == (2, None)

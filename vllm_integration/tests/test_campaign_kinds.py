@@ -15,6 +15,7 @@ from hitproof.conformance.histories import generator
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.scenarios import features, with_features
 from hitproof.conformance.ledger.ledger import load
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.campaign import histories, selftest, serving, simulate, survey
 from hitproof.vllm_integration.campaign.engines import Local, Targets
@@ -311,20 +312,7 @@ def test_a_sweep_is_simulated_on_the_reference(tmp_path: Path) -> None:
     assert again == ended
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("{", "the file"),
-        ("\xff", "the file"),
-        ('{"workload": ["chat"], "pool_requests": [-1]}', "pool_requests.0"),
-        ('{"workload": ["chat"], "pool_requests": [NaN]}', "pool_requests.0"),
-        ('{"workload": ["chat"], "tokens": [0]}', "tokens.0"),
-        ('{"workload": []}', "there is nothing"),
-        ('{"workload": ["chat"], "pools": [1]}', "pools"),
-        ('{"workload": ["chats"]}', "there is no workload chats; name some of"),
-        ('{"workload": ["chat"], "target": ["nothing"]}', "nothing"),
-    ],
-)
+@cases("text, told")
 def test_a_sweep_that_is_none_is_one_sentence(text: str, told: str, tmp_path: Path) -> None:
     file = tmp_path / "sweep.json"
     file.write_bytes(text.encode("latin-1"))

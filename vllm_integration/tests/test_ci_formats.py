@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.diff import Diff
@@ -85,16 +86,7 @@ def test_a_result_has_the_columns_and_the_fingerprint_of_its_line(tmp_path: Path
     assert fingerprint == fingerprints(file.read_text())[line - 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [  # from the tests of github/codeql-action
-        ("", ["c129715d7a2bc9a3:1"]),
-        (
-            " a\nb\n  \t\tc\n d",
-            ["271789c17abda88f:1", "54703d4cd895b18:1", "180aee12dab6264:1", "a23a3dc5e078b07b:1"],
-        ),
-    ],
-)
+@cases("text, expected")
 def test_fingerprints_are_those_of_code_scanning(text: str, expected: list[str]) -> None:
     assert fingerprints(text) == expected
     assert fingerprints(text.replace("\n", "\r\n")) == expected
@@ -151,15 +143,7 @@ def test_other_formats_are_written_beside(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize("form", REFUSED)
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--ledger", "no-such-file.toml"],
-        ["--write", "text=x"],
-        ["--write", "sarif=no/such/x"],
-        ["--write", "sarif=/"],
-    ],
-)
+@cases("arguments")
 def test_a_refusal_is_a_document_too(
     form: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

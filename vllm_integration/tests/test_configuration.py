@@ -7,6 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.commands.configuration import (
     FILE,
@@ -96,19 +97,7 @@ def test_without_a_file_nothing_changes(tmp_path: Path, monkeypatch: pytest.Monk
     assert run(".").startswith(". False False")
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ('releas = "0.33.0"', "has 'releas'; the keys are release, baseline, ledger"),
-        ("release = 0.33", "release in .* is 0.33; write a string"),
-        ('profile = "fast"', "is 'fast'; write one of quick, default, thorough"),
-        ('managers = "a:B"', "write a list of strings"),
-        ("policies = {junctions = 1}", "write a table of strings"),
-        ("strict = 1", "write true or false"),
-        ("timeout = true", "write a number"),
-        ("release =", "cannot be read"),
-    ],
-)
+@cases("text, sentence")
 def test_what_a_file_may_not_have(text: str, sentence: str, written: Path) -> None:
     written.write_text(text)
     with pytest.raises(ConfigurationError, match=sentence):

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from hitproof.conformance.findings.rules import Rule
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.scope.models import MODELS, Model
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.commands import doctor as commands_doctor
@@ -595,15 +596,7 @@ def test_draft_models_are_no_models_of_their_own() -> None:
 
 @pytest.mark.long(keep=1)
 @pytest.mark.release
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--block-size", "seven"], "invalid"),
-        (["--no-such-argument"], "unrecognized arguments: --no-such-argument"),
-        (["--max-model-len", "9000000"], "max_model_len"),
-        (["--prompt", "9000"], "name shorter ones with --prompt"),
-    ],
-)
+@cases("arguments, said")
 def test_what_the_target_refuses(arguments: list[str], said: str) -> None:
     ended = CliRunner().invoke(cli.app, ["doctor", "llama-3-8b", *arguments])
     assert ended.exit_code == 2

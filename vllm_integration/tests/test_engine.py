@@ -16,6 +16,7 @@ import pytest
 
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.vectors import engine_vectors
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.engine import suite
 from hitproof.vllm_integration.engine.environment import (
@@ -302,20 +303,7 @@ def test_what_is_no_environment_is_left_alone(tmp_path: Path, monkeypatch: Any) 
         engine_python()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], "there is no engine in {home}; `make engine` installs one there (about 4 GB)"),
-        (
-            ["--eagle", "--model", "hybrid"],
-            "--eagle runs with the models full, window, mixed, not with hybrid",
-        ),
-        (
-            ["--plant", "null-block", "--model", "full"],
-            "--plant null-block is for the models window, mixed, not for full",
-        ),
-    ],
-)
+@cases("arguments, sentence")
 def test_what_cannot_run_is_refused_in_a_sentence(
     arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:

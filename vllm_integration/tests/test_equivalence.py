@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate import gate
@@ -231,29 +232,7 @@ class Manager:
 '''
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "names", "elsewhere"),
-    [
-        ("three", "a comment", [], 0),
-        ("Documented", "Changed", [], 0),
-        ("return SIZE", "return 3", ["Manager.hit"], 0),
-        ("SIZE = 3", "SIZE = 4", [], 1),
-        ("self) -> int:\n        return self", "self, x=1) -> int:\n        return self", [], 1),
-        ("return self.hit()", "return self._own()", ["Manager.mask"], 0),
-        (
-            "return self.hit()",
-            "return self._own()\n\n    def _own(self) -> int:\n        return 3",
-            ["Manager.mask"],
-            0,
-        ),
-        (
-            "return self.hit()",
-            "return 3\n\n    def own(self) -> int:\n        return 3",
-            ["Manager.mask"],
-            1,
-        ),
-    ],
-)
+@cases("old, new, names, elsewhere")
 def test_changed_functions_are_told_from_other_changes(
     tmp_path: Path, old: str, new: str, names: list[str], elsewhere: int
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.run import Run
@@ -184,20 +185,7 @@ def test_what_is_no_class_is_refused(
 
 @pytest.mark.long(keep=1)
 @pytest.mark.release
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--manager", "vllm_fork.nothing:C"], "cannot be imported (ModuleNotFoundError: "),
-        (
-            ["--manager", "vllm_fork.whole:Hybrid"],
-            "is not a subclass of KVCacheManager, FullAttent",
-        ),
-        (
-            ["--manager", "vllm_fork.windows:Sound", "--manager", "vllm_fork.windows:Broken"],
-            "and SlidingWindowManager was replaced before; name another class with --manager",
-        ),
-    ],
-)
+@cases("options, sentence")
 def test_what_cannot_be_built_is_refused(
     options: list[str], sentence: str, fork: Any, judge: Judge
 ) -> None:

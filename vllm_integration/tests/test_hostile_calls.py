@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.tests.conftest import LOOKUP, Copy, Judge
 
 pytestmark = [pytest.mark.release, pytest.mark.usefixtures("real_interpreter")]
@@ -80,18 +81,7 @@ def test_a_fault_does_not_pass(hostile: Hostile, judge: Judge, tmp_path: Path) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("act", "sentence"),
-    [
-        ("while True: pass", "the worker did not answer within 15 seconds"),
-        ("import os; os._exit(0)", "ended with exit code 0"),
-        ("raise SystemExit(0)", "ended with exit code 0"),
-        ("x = [bytes(1 << 28) for _ in range(100)]", ""),
-        ("import os; os.waitpid(os.fork(), 0)", ""),
-        ("[os.write(n, b) for n in writable()]", "its answer cannot be read (it "),
-        ("import hitproof.spec.hits as h; h.required_run = None", "the target changes"),
-    ],
-)
+@cases("act, sentence")
 def test_an_act_in_a_lookup(
     act: str, sentence: str, hostile: Hostile, judge: Judge, tmp_path: Path
 ) -> None:

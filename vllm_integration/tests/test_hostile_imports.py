@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.sandbox import driver
 from hitproof.vllm_integration.tests.conftest import Judge, ended, fake_checkout, hitproof
 
@@ -95,51 +96,7 @@ def test_an_act_that_ends_the_import(act: str, sentence: str, judge: Judge, tmp_
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize(
-    ("act", "changed"),
-    [
-        ("import json; json.dumps = json.loads = lambda *_, **__: {}", "json.dumps"),
-        ("import json; json.JSONEncoder.default = None", "json.encoder.JSONEncoder.default"),
-        ("import builtins; builtins.print = lambda *_, **__: None", "builtins.print"),
-        ("import builtins; builtins.open = None", "builtins.open"),
-        ("import builtins; builtins.all = lambda _: True", "builtins.all"),
-        ("import sys; sys.modules['hitproof.spec'] = sys.modules['hitproof'] = 0", "hitproof"),
-        (
-            "import sys; del sys.modules['hitproof.conformance.checks.registry']",
-            "hitproof.conformance.checks.registry",
-        ),
-        (
-            "from hitproof.conformance.checks.registry import CHECKS as C; "
-            "C['null_block_is_never_served'] = None",
-            "hitproof.conformance.checks.registry.CHECKS['null_block_is_never_served']",
-        ),
-        (
-            "import hitproof.spec.hits as h; h.required_run.__code__ = (lambda *_: True).__code__",
-            "hitproof.spec.hits.required_run",
-        ),
-        (
-            "import hitproof.spec.hits as h; h.required_run.__defaults__ = (0,)",
-            "hitproof.spec.hits.required_run",
-        ),
-        (
-            "import hitproof.spec.hits as h; from unittest.mock import MagicMock as M; "
-            "h.run_end = M(__eq__=lambda *_: True)",
-            "hitproof.spec.hits.run_end",
-        ),
-        ("import hitproof.spec.hits as h; del h.run_end", "hitproof.spec.hits.run_end"),
-        (
-            "from hitproof.conformance.findings.evidence import Evidence as E; "
-            "E.as_json = lambda _: {}",
-            "hitproof.conformance.findings.evidence.Evidence.as_json",
-        ),
-        (
-            "import hitproof.vllm_integration.worker.main as w; "
-            "w._check = w._OPERATIONS['check'] = None",
-            "hitproof.vllm_integration.worker.main._check",
-        ),
-        ("import hitproof.vllm_integration.sandbox.seal as s; s.Seal.broken = lambda _: ''", ""),
-    ],
-)
+@cases("act, changed")
 def test_a_target_that_changes_its_judge(
     act: str, changed: str, judge: Judge, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.gate.lockstep import policies_of, run
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
@@ -75,39 +76,7 @@ def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.release
-@pytest.mark.parametrize(
-    ("old", "new", "divergence", "code", "parameters"),
-    [
-        (  # a window that forgets a block
-            "blocks = cdiv(window_size - 1, block_size)",
-            "blocks = (window_size - 1) // block_size",
-            "unsound",
-            "hit-too-long",
-            {"group": "sliding_window"},
-        ),
-        (  # window blocks freed too early
-            "return max(0, num_computed_tokens - self.sliding_window + 1)",
-            "return num_computed_tokens",
-            "unsound",
-            "null-block-read",
-            {},
-        ),
-        (  # prefixes are evicted before tails, which breaks no claim
-            "ordered_blocks = reversed(req_blocks)",
-            "ordered_blocks = list(req_blocks)",
-            "policy change",
-            "lockstep-difference",
-            {"field": "free_queue", "method": "free"},
-        ),
-        (  # the last full block is left out
-            "num_full_blocks = num_tokens // self.block_size",
-            "num_full_blocks = (num_tokens - 1) // self.block_size",
-            "lost hit",
-            "prefix-block-unregistered",
-            {},
-        ),
-    ],
-)
+@cases("old, new, divergence, code, parameters")
 def test_a_broken_release_is_caught(
     broken_copy: Copy, old: str, new: str, divergence: str, code: str, parameters: dict[str, str]
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.sandbox.protocol import Failure, digest
 from hitproof.vllm_integration.tests.conftest import (
     Judge,
@@ -34,18 +35,7 @@ def test_no_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("raise RuntimeError('broken on purpose')", "RuntimeError: broken on purpose"),
-        ("import sys; sys.exit(0)", "SystemExit: 0"),
-        ("import os; os._exit(0)", "the worker ended with exit code 0"),
-        ("import os; os.abort()", "the worker was killed by signal 6"),
-        ("import no_such_module_anywhere", "lacks the module 'no_such_module_anywhere'"),
-        ("x = [0] * 10**12", "MemoryError"),
-        ("def", "SyntaxError"),
-    ],
-)
+@cases("text, sentence")
 def test_a_target_that_does_not_import(tmp_path: Path, text: str, sentence: str) -> None:
     result = hitproof("check", fake_checkout(tmp_path, text))
     assert result.returncode == 2

@@ -18,6 +18,7 @@ from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.mutation import Mutant, mutants
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.bundled import EQUIVALENTS
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate import equivalents
@@ -152,22 +153,7 @@ def test_every_recorded_equivalent_has_a_reason_and_a_release() -> None:
     assert all(len(entry.reason) > 10 for entry in entries)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("[[", "is not TOML"),
-        ("[[other]]\n", "[[equivalent]] entries only"),
-        ("[[equivalent]]\nfunction = 'f'\n", "has no 'original'"),
-        (
-            "[[equivalent]]\nfunction='f'\noriginal='a'\nmutant='b'\nreleases='?'\nreason='r'\n",
-            "cannot be read",
-        ),
-        (
-            "[[equivalent]]\nfunction='f'\noriginal='a'\nmutant='b'\nreleases='>=0'\nreason=''\n",
-            "gives no reason",
-        ),
-    ],
-)
+@cases("text, sentence")
 def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "same.toml").write_text(text)
     with pytest.raises(LedgerError) as refused:

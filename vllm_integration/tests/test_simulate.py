@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.simulation.causes import Cause
 from hitproof.conformance.simulation.generators import GENERATORS, forks
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.groups import alignment
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.doctor import read_model, with_paths
@@ -269,17 +270,7 @@ def test_a_tier_and_what_it_loses() -> None:
     assert "latest, of the tier" in simulate_page(answer, "hitproof simulate")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["chat", "--kv-offloading-size", "1", "--eagle"], "--speculative-config has drafts"),
-        (["chat", "--kv-offloading-size", "1"], "no config.json; name a directory that has one"),
-        (
-            ["forks", "--model", "llama-3-8b", "--kv-offloading-size", "1"],
-            "only looked up, which no scheduler does",
-        ),
-    ],
-)
+@cases("arguments, said")
 def test_what_a_tier_does_not_go_with(arguments: list[str], said: str) -> None:
     ended = CliRunner().invoke(cli.app, ["simulate", *arguments])
     assert ended.exit_code == 2

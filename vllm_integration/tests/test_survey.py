@@ -20,6 +20,7 @@ from hitproof.conformance.ledger import records
 from hitproof.conformance.ledger.ledger import CauseStatus, LedgerError
 from hitproof.conformance.ledger.ledger import load as load_ledger
 from hitproof.conformance.ledger.records import Reach
+from hitproof.conformance.tests.editing import cases
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
@@ -203,17 +204,7 @@ def test_texts_name_no_release_and_no_class_that_the_record_has_not() -> None:
         assert not re.search(r"\b0\.\d\d", entry.reason), entry.reason
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"reason": "From 0.30 on it is so."}, ["0.30"]),
-        ({"impact": "Waste: a state is kept."}, ["Waste:"]),
-        ({"impact": "The engine dies."}, ["dies"]),
-        ({"impact": "It is wrong output."}, ["wrong output"]),
-        ({"title": "The engine hangs"}, ["engine hangs"]),
-        ({"impact": "Memory is wasted."}, []),
-    ],
-)
+@cases("changes, told")
 def test_a_text_that_contradicts_the_record_is_noticed(
     changes: dict[str, Any], told: list[str]
 ) -> None:
