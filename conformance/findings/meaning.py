@@ -65,7 +65,6 @@ class Code(StrEnum):
     TIER_CHUNK_UNPROTECTED = "tier-chunk-unprotected"
     TIER_ROOM_LOST = "tier-room-lost"
     TIER_TOLD_WRONG = "tier-told-wrong"
-    TIER_REMEMBERS_REQUEST = "tier-remembers-request"
 
     HASH_COLLISION = "hash-collision"
     HASH_MISMATCH = "hash-mismatch"

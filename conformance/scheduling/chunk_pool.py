@@ -27,13 +27,6 @@ def left(state: PoolState) -> Iterator[Violation]:
     if state.in_use:
         spec = "nothing in host memory is in use when all requests have ended"
         yield violation(Code.TIER_ROOM_LOST, "held", spec, f"{state.in_use} places are")
-    if state.remembered:
-        yield Violation.of(
-            CONNECTOR,
-            Defect(Code.TIER_REMEMBERS_REQUEST),
-            "a connector keeps no books of requests that have ended",
-            f"it has those of {', '.join(sorted(state.remembered))}",
-        )
 
 
 @dataclass

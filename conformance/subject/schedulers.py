@@ -352,7 +352,6 @@ class PoolState:
         encoded: identifiers of images whose encoded outputs requests hold.
         offloaded: the same as ``cached`` of what a connector keeps in host memory.
         in_use: places in host memory that a connector can neither hand out nor evict.
-        remembered: requests in the connector's books.
     """
 
     cached: Mapping[tuple[int, Any], tuple[int, ...]]
@@ -362,7 +361,6 @@ class PoolState:
     encoded: frozenset[str] = frozenset()
     offloaded: Mapping[tuple[int, Any], tuple[int, ...]] = field(default_factory=dict)
     in_use: int = 0
-    remembered: frozenset[str] = frozenset()
 
     @property
     def room(self) -> int:

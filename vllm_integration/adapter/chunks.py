@@ -15,7 +15,6 @@ from hitproof.spec.groups import Group
 from hitproof.vllm_integration.adapter.inspection import attribute, must
 from hitproof.vllm_integration.adapter.transfers import (
     RunningConnector,
-    in_books,
     note_lookups,
     set_connector,
 )
@@ -203,11 +202,6 @@ class RunningChunks(RunningConnector):
     def in_use(self) -> int:
         """See `RunningConnector`."""
         return int(attribute(self._half, "manager").in_use)
-
-    @property
-    def remembered(self) -> frozenset[str]:
-        """See `RunningConnector`."""
-        return in_books(self._half)
 
     def has_key(self, group: int, key: bytes) -> bool:
         """Whether a chunk whose last block has that hash can be loaded."""

@@ -501,8 +501,7 @@ class VllmScheduler:
             state, of = PoolState(cached, free, held, None, encoded), self._connector
             if of is None:
                 return state
-            kept, used, names = of.cached(), of.in_use, of.remembered
-            return replace(state, offloaded=kept, in_use=used, remembered=names)
+            return replace(state, offloaded=of.cached(), in_use=of.in_use)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, free, held, self._host.state())
 

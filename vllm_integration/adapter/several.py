@@ -86,11 +86,6 @@ class RunningSeveral(RunningConnector):
         """See `RunningConnector`."""
         return sum(each.in_use for each in self._each)
 
-    @property
-    def remembered(self) -> frozenset[str]:
-        """See `RunningConnector`."""
-        return frozenset[str]().union(*(each.remembered for each in self._each))
-
 
 class _Worker:
     """The worker's half of one of them, which has reported."""

@@ -139,12 +139,6 @@ def note_lookups(connector: Any, note: Callable[[str, int, int | None], None]) -
     setattr(connector, LOOKUP, noted)
 
 
-def in_books(half: Any) -> frozenset[str]:
-    """The requests by which the scheduler's half of a connector keeps anything."""
-    books = [each for each in vars(half).values() if isinstance(each, dict | set)]
-    return frozenset(name for each in books for name in each if isinstance(name, str))
-
-
 class ToldConnector:
     """Follows what a scheduler tells its connector."""
 
@@ -253,11 +247,6 @@ class RunningConnector:
         """Places in host memory that can be neither handed out nor evicted."""
         return 0
 
-    @property
-    def remembered(self) -> frozenset[str]:
-        """The requests in its books."""
-        return frozenset()
-
     @contextmanager
     def resetting(self, wanted: Reset) -> Iterator[list[bool | None]]:
         """While the cache is reset; what it answers when it is asked to forget what it has."""
@@ -334,8 +323,3 @@ class RunningOffload(RunningConnector):
         """See `RunningConnector`. The null block is in use."""
         pool = attribute(self._manager, "cpu_block_pool")
         return int(pool.num_gpu_blocks - 1 - pool.get_num_free_blocks())
-
-    @property
-    def remembered(self) -> frozenset[str]:
-        """See `RunningConnector`."""
-        return in_books(self._manager)
