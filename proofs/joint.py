@@ -1,12 +1,13 @@
 """The fixed point of the groups' lookups, for any number of groups, by induction over their turns.
 
-The groups' lookups shrink a candidate one after the other, over and over, until as many in a row
-as there are groups leave it as it is, or nothing is left of it (`reference.joint`). ``turn`` is the
-index of the group whose turn is next, and ``agreed`` how many lookups in a row have returned what
-the candidate is. That each lookup keeps its contract is what `lookup_returns_longest_valid_hit`
-says, where what is valid must be the same for every candidate: `candidate_only_caps_a_group`. A
-group that opts out of prefix caching serves any hit, so that its turn changes nothing. Lengths may
-be in any unit. Unknowns that end in ``_before`` are those of a turn earlier.
+The groups' lookups shrink a candidate one after the other, over and over, until as many in a row as
+there are groups leave it as it is, or nothing is left of it (`reference.spec_groups`). ``turn`` is
+the index of the group whose turn is next, and ``agreed`` how many lookups in a row have returned
+what the candidate is. That each lookup keeps its contract is what
+`lookup_returns_longest_valid_hit` says, where what is valid must be the same for every candidate:
+`candidate_only_caps_a_group`. A group that opts out of prefix caching serves any hit, so that its
+turn changes nothing. Lengths may be in any unit. Unknowns that end in ``_before`` are those of a
+turn earlier.
 """
 
 from collections.abc import Callable

@@ -10,14 +10,22 @@ If cvc5 is installed, proved obligations are also checked by it, in the same pro
 killed when it takes too long.
 
 Limits are resource counts of the solvers, the same on every machine.
+
+A clause that only takes or gives Python values, a whole configuration say, leaves nothing in the
+formulas that a solver is asked about, whatever a theorem does with it: `watched` notes the others.
+What is watched is watched while proving: the module has more than 400 lines.
 """
 
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from inspect import unwrap
 from multiprocessing.connection import Connection
+from types import CodeType, FrameType, FunctionType
+from typing import Any
 
 import z3
 
@@ -27,10 +35,47 @@ from hitproof.proofs.lemmas import LEMMAS
 from hitproof.proofs.obligation import Mutant, Obligation, State, Theorem, refutation, slips
 from hitproof.proofs.second_solver import Opinion, available, obligation_query, opinion
 from hitproof.proofs.theorems import THEOREMS
-from hitproof.proofs.watching import watched
-from hitproof.spec.claims import Status
+from hitproof.spec.claims import CLAIMS, Clause, Status
 from hitproof.spec.groups import ConfigurationError
-from hitproof.spec.terms import Term
+from hitproof.spec.terms import Symbol, Term
+
+
+def _clauses() -> dict[CodeType, Clause]:
+    cited = {clause for claim in CLAIMS.values() for clause in claim.clauses}
+    stated = {unwrap(clause): clause for clause in cited}
+    return {own.__code__: clause for own, clause in stated.items() if isinstance(own, FunctionType)}
+
+
+@contextmanager
+def watched() -> Iterator[set[Clause]]:
+    """The clauses that return a term of a solver meanwhile; the set grows as they do."""
+    seen: set[Clause] = set()
+    clauses = _clauses()
+
+    def note(frame: FrameType, event: str, returned: Any) -> None:
+        if event == "return" and frame.f_code in clauses and _has_term(returned):
+            seen.add(clauses[frame.f_code])
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
+
+
+def seen_in(theorem: Theorem) -> set[Clause]:
+    """The clauses that a solver sees when the theorem is put to it."""
+    with watched() as seen:
+        for obligation in theorem.obligations:
+            refutation(obligation.state, obligation.interpretation())
+    return seen
+
+
+def _has_term(value: Any) -> bool:
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(_has_term(getattr(value, field.name)) for field in fields(value))
+    return isinstance(value, Symbol)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ only merged; then long ones on a larger pool, drawn with fixed seeds. After each
 clauses of `spec.pool` are evaluated on what the pool says of itself.
 
 Merging cannot see a fault in what a pool does not show; the long sequences can. In these, blocks
-are also unpinned, where the pool can (`conformance.checks.pool_unpinning`).
+are also unpinned, where the pool can (`conformance.checks.pool_order`).
 """
 
 import random

@@ -12,8 +12,7 @@ from hitproof.conformance.checks.pool_faults import (
     violation,
     wrong_with,
 )
-from hitproof.conformance.checks.pool_order import misordered
-from hitproof.conformance.checks.pool_unpinning import UNPIN, Unpinned, order
+from hitproof.conformance.checks.pool_order import UNPIN, Unpinned, misordered, order
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.meaning import Code

@@ -1,13 +1,42 @@
-"""The corpus: few histories that together run and show what thousands of generated ones do.
+"""Histories that are kept as data: the corpus, and series for what generated ones rarely have.
 
+The *corpus* is few histories that together run and show what thousands of generated ones do.
 `hitproof branches --distil` writes it: a history of a manager or of a scheduler in each line, the
 one that adds most first.
+
+*Series* do not change, so that what they show of one release can be compared with another. Each is
+in a file of its name; `conformance.judge.judged_replay` judges every step.
+
+- ``situations``: requests with adapters, salts and images, on engines of each shape, go through
+  everything while others run: chunks, decoding, drafts, preemption, loads, eviction and resets.
+- ``fine_situations``: the same where hits may end inside blocks; states whose tokens, hashes or
+  steps run out, copies of the last free blocks, and a tail that is evicted before it is copied.
+- ``edges``: requests that barely fit into the pool, or barely do not, and rare shapes: images at
+  the end of a prompt, windows that are computed again, a load beside hits that go next.
+- ``connections``: a KV connector sends and loads blocks, at once and later, in part and in vain,
+  while others hold blocks and take free ones.
+- ``modules``: texts that diverge around the boundaries which several MTP modules look past.
+- ``twins``: requests with twins (`conformance.histories.twins`), where hits end with blocks.
+- ``uncached``: engines without prefix caching, with preemption, loads and few blocks.
 """
 
 from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+
+from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.histories.schema import History
+
+_SERIES = Path(__file__).resolve().parent / "series"
+
+
+@cache
+def series(name: str) -> tuple[History, ...]:
+    """The histories of the series of that name."""
+    lines = (_SERIES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return tuple(read(line, f"line {number} of {name}") for number, line in enumerate(lines, 1))
+
 
 CORPUS = Path(__file__).resolve().parent / "corpus.jsonl"
 """Where it is."""

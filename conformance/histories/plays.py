@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from hitproof.conformance.histories.corpus import corpus
+from hitproof.conformance.histories.corpus import corpus, series
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
@@ -23,7 +23,6 @@ from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_wor
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.scenarios import FEATURES, scenario
 from hitproof.conformance.histories.schema import History, Load
-from hitproof.conformance.histories.series import series
 from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
 from hitproof.conformance.histories.twins import fine_twins
 from hitproof.conformance.histories.workload_json import (

@@ -3,17 +3,72 @@
 Every step is judged on the manager's own state, so a step's own error shows as a violation of that
 step. What is wrong already can make a later step look wrong, too. A violation is *inherited* when
 the damage of earlier ones explains all of its evidence. In doubt it is not.
+
+Only blocks that are handed out lose what they held (`lost_keys`), so what is hit later depends on
+the order of the free queue alone (`spec.eviction`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from hitproof.conformance.findings.footprints import name_of
 from hitproof.conformance.findings.parts import Block, Books, Key, Part, Table
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.findings.violations import Violation
-from hitproof.conformance.subject.managers import Observation
+from hitproof.conformance.histories.naming import Name
+from hitproof.conformance.subject.managers import Observation, Tables
 from hitproof.spec.claims import Divergence
+
+_Place: TypeAlias = tuple[str, int, int, int]
+"""An entry of a table: the request, the group, the position and the block."""
+
+
+def lost_keys(
+    before: Observation, seen: Observation, touched: Tables, request: str
+) -> Iterator[tuple[int, Name]]:
+    """The blocks that lost a key in a call which has not handed them out, with that key.
+
+    ``touched`` are the tables of the hit with which a ``request`` is admitted, or of blocks that
+    are held from outside, for no request.
+    """
+    if before.cached == seen.cached:
+        return
+    gone = [
+        (block, name)
+        for key, ids in before.cached.items()
+        if ids != (left := seen.cached.get(key, ()))
+        for name in key[1:]
+        for block in set(ids).difference(left)
+    ]
+    if not gone:
+        return
+    free, stays = set(seen.free_queue), set(before.free_queue).intersection(seen.free_queue)
+    # A block can be given up and handed out again in one call: then it has another place.
+    # The same goes for a block of a hit that leaves the window.
+    now, hit = _places(seen), _places_in(request, touched)
+    held = {block for *_, block in (hit | _places(before)) & now}
+    if not request:
+        held |= {block for *_, block in hit}
+    for block, name in gone:
+        given_up = block in before.ref_counts and block in free
+        if block in stays or given_up or block in held:
+            yield block, name
+
+
+def _places(seen: Observation) -> set[_Place]:
+    return {
+        place for request, tables in seen.tables.items() for place in _places_in(request, tables)
+    }
+
+
+def _places_in(request: str, tables: Tables) -> set[_Place]:
+    return {
+        (request, group, place, block)
+        for group, table in enumerate(tables)
+        for place, block in enumerate(table)
+        if block
+    }
 
 
 class Damage:

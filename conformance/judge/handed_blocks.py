@@ -1,5 +1,9 @@
 """Blocks that a manager hands out: to KV connectors, those that a number of tokens fill, and to
 workers, those that they zero.
+
+A worker gets a request's whole block table when the request is admitted or resumed, and after that
+only the blocks that ``allocate_slots`` answers, which it appends. So these must be the blocks that
+the manager has added, in its order. vLLM: ``_update_states`` in ``v1/worker/gpu_model_runner.py``.
 """
 
 import math
@@ -9,6 +13,37 @@ from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.subject.managers import Tables
 from hitproof.spec.admission import blocks_between
 from hitproof.spec.groups import GroupKind
+
+
+class WorkerTables:
+    """The tables of all requests that have been scheduled."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, Tables] = {}
+
+    def scheduled(self, request: str, manager_tables: Tables, new: Tables) -> Tables:
+        """The request's tables for this step, in which null blocks are as in the manager's.
+
+        What the manager has given up is not read: that the worker still has its number does not
+        count. A table is shorter or longer than the manager's where ``new`` is not what was added.
+        """
+        known = self._tables.get(request)
+        if known is None:
+            tables = manager_tables
+        else:
+            tables = tuple((*had, *more) for had, more in zip(known, new, strict=True))
+        self._tables[request] = tables
+        return tuple(
+            tuple(
+                0 if place < len(managers) and not managers[place] else block_id
+                for place, block_id in enumerate(worker)
+            )
+            for worker, managers in zip(tables, manager_tables, strict=True)
+        )
+
+    def freed(self, request: str) -> None:
+        """The request gave up its blocks."""
+        self._tables.pop(request, None)
 
 
 def cut(engine: EngineConfiguration, hit_length: int) -> int:

@@ -25,8 +25,14 @@ from hitproof.conformance.judge.admission import (
 )
 from hitproof.conformance.judge.books import Books, steps_without_taking, wrongly_released
 from hitproof.conformance.judge.content import ContentModel
-from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
+from hitproof.conformance.judge.damage import (
+    Damage,
+    explained_by_holders,
+    explained_by_keys,
+    lost_keys,
+)
 from hitproof.conformance.judge.handed_blocks import (
+    WorkerTables,
     cut,
     wrong_blocks,
     wrongly_loaded,
@@ -37,8 +43,6 @@ from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.outcome import Crashed, LookupResult, ReplayOutcome
 from hitproof.conformance.judge.promises import NOTHING_SHARED, JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
-from hitproof.conformance.judge.survivors import lost_keys
-from hitproof.conformance.judge.worker_tables import WorkerTables
 from hitproof.conformance.playing.expectations import Allocated, Expected, ReportReturns
 from hitproof.conformance.subject.failures import REFUSALS, Refuses, crash_of
 from hitproof.conformance.subject.managers import (

@@ -31,8 +31,7 @@ from hitproof.conformance.histories.schema import (
     Take,
 )
 from hitproof.conformance.playing.chunks import Chunks, Prefill
-from hitproof.conformance.playing.in_flight import InFlight, Pass
-from hitproof.conformance.playing.outside import Outside
+from hitproof.conformance.playing.in_flight import InFlight, Outside, Pass
 from hitproof.conformance.subject.managers import Allocation, ConnectorManager, Hit, Manager
 from hitproof.spec.attention import replay_start
 from hitproof.spec.groups import GroupKind

@@ -15,7 +15,7 @@ from hitproof.conformance.subject.managers import Manager
 from hitproof.conformance.subject.tiers import Load, TierMasks, TierPlays
 from hitproof.conformance.tests.reference_history import ReferenceHistory
 from hitproof.conformance.tests.reference_pool import ReferencePool
-from hitproof.reference.connector import find_local_prefix
+from hitproof.reference.coordinator import find_local_prefix
 from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.reference.scan import Scan

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from hitproof.conformance.emulation.releases import VLLM_0_33
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import Schedule
-from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.admission import Admitted, least_needed
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers

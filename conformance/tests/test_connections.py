@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
@@ -24,7 +25,6 @@ from hitproof.conformance.histories.schema import (
     Step,
     Take,
 )
-from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.playing import run

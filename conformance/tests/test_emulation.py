@@ -16,7 +16,7 @@ from hitproof.conformance.emulation.releases import (
     FreeOrder,
     Policies,
 )
-from hitproof.conformance.reference.events import WatchedPool
+from hitproof.conformance.reference.managers import WatchedPool
 from hitproof.conformance.subject.managers import Stored
 from hitproof.reference.hashing import LoRA, MultiModalFeature
 from hitproof.reference.manager import KVCacheManager

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hitproof.conformance.exploration.liveness import live_after
+from hitproof.conformance.exploration.canonical import live_after
 
 
 def observe(function: Callable[..., Any], *arguments: Any) -> frozenset[str]:

@@ -10,6 +10,7 @@ pytest.importorskip("torch", reason="the model computes with torch, which releas
 
 import torch
 
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
@@ -20,7 +21,6 @@ from hitproof.conformance.histories.schema import (
     RequestInput,
     Schedule,
 )
-from hitproof.conformance.histories.series import series
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.conformance.numeric.caches import Pages, Uncached
 from hitproof.conformance.numeric.computed_replay import numeric_replay

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.histories.families import engines
 from hitproof.conformance.histories.plays import Abilities, Origin, Play, plays, possible
-from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests import broken_managers as broken

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.histories.schema import HistoryError
-from hitproof.conformance.histories.series import series
 from hitproof.conformance.histories.workloads import Arrival, Encoder, Layers, SchedulerHistory
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers

@@ -10,9 +10,9 @@ import pytest
 from hitproof.conformance.checks.lookup import check_common_hit
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import EngineConfiguration, History, HistoryError
-from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.scope.configurations import Configuration

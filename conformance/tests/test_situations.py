@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from hitproof.conformance.histories.series import series
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests.test_replay import expected, shown

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.series import series
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import ManagerSubject

@@ -11,15 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitproof.proofs.cases import CASES, KINDS
-from hitproof.proofs.covers import COVERS
 from hitproof.proofs.interpretation import Abstract, Interpretation, Model, Replay
 from hitproof.proofs.lemmas import LEMMAS
 from hitproof.proofs.lookup import _two_hits
 from hitproof.proofs.obligation import Obligation, State, Statement, Taken, slips
-from hitproof.proofs.prover import ProofResult, Settings, Solver, prove
+from hitproof.proofs.prover import ProofResult, Settings, Solver, prove, seen_in, watched
 from hitproof.proofs.scans import _setting
-from hitproof.proofs.theorems import THEOREMS
-from hitproof.proofs.watching import seen_in, watched
+from hitproof.proofs.theorems import COVERS, THEOREMS
 from hitproof.spec import attention, groups, hits, mask, retention, sharing
 from hitproof.spec.claims import CLAIMS, Basis, Clause, Status, basis
 from hitproof.spec.groups import BlockGeometry, ConfigurationError, Group, GroupKind

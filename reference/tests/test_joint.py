@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from hitproof.reference.joint import find_longest_common_hit
+from hitproof.reference.spec_groups import find_longest_common_hit
 
 
 def test_no_group_is_no_common_hit() -> None:

@@ -54,7 +54,7 @@ from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import PLAIN, Copy, limits, release
-from hitproof.vllm_integration.worker.deciding import decisions_in
+from hitproof.vllm_integration.worker.branches import decisions_in
 
 RECORDED = shares(BRANCHES)
 FREE = "        self.coordinator.free(request.request_id)\n"

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import pytest
 
+from hitproof.conformance.histories.corpus import series
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import History
-from hitproof.conformance.histories.series import series
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
