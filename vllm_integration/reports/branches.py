@@ -1,13 +1,12 @@
 """Which branches of a target's managers run, as people and as programs read it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from hitproof.vllm_integration.gate.branches import Measured, Share, percent
+from hitproof.vllm_integration.gate.branches import Branch, Measured, Share, percent
+from hitproof.vllm_integration.reports.printing import print_text
 
 
 def measured_json(found: Measured) -> dict[str, Any]:
@@ -42,37 +41,26 @@ def counted_json(share: Share) -> dict[str, Any]:
 
 def print_measured(found: Iterable[Measured], console: Console, verbose: bool) -> None:
     """Measurements: the shares, and what is wrong with the reasons."""
-    for measured in found:
-        print_shares([measured.share], console, verbose)
-        for each in measured.stale:
-            line = f"stale reason: {escape(each.describe())} runs; remove the reason or narrow it"
-            console.print(f"[bold red]{line}[/]")
-        for question in measured.open_questions:
-            console.print(f"could not be judged: {escape(question)}")
-        for headline, place in measured.unlisted.items():
-            line = f"not distilled, since no entry of the ledger has it: {headline} ({place})"
-            console.print(escape(line))
+    _print([(each.share, each) for each in found], console, verbose)
 
 
 def print_shares(shares: Iterable[Share], console: Console, verbose: bool) -> None:
     """Shares: a row for each module, and what did not run; ``verbose``: each branch of it."""
-    for share in shares:
-        _print_share(share, console, verbose)
+    _print([(each, None) for each in shares], console, verbose)
 
 
-def _print_share(share: Share, console: Console, verbose: bool) -> None:
-    table = Table("module", "branches", "run", "share", title=f"vLLM {share.release}", box=None)
-    for name, (total, run) in share.counts.items():
-        table.add_row(name, str(total), str(run), percent(run, total))
-    console.print(table)
-    by_reason: dict[str, list[str]] = {}
+def _print(found: Sequence[tuple[Share, Measured | None]], console: Console, verbose: bool) -> None:
+    print_text(
+        console, "branches.txt", found=found, verbose=verbose, by_reason=_by_reason, rows=_rows
+    )
+
+
+def _by_reason(share: Share) -> dict[str, list[Branch]]:
+    by_reason: dict[str, list[Branch]] = {}
     for branch, reason in share.not_run:
-        by_reason.setdefault(reason, []).append(branch.describe())
-    for reason, branches in by_reason.items():
-        console.print(f"{len(branches)} not run: {escape(reason or 'no reason yet')}")
-        for line in branches if verbose or not reason else ():
-            console.print(f"  {line}", markup=False, soft_wrap=True)
-    if share.undecided:
-        codes = ", ".join(share.undecided)
-        console.print(f"no case could have shown: {codes}", markup=False, soft_wrap=True)
-    console.print(share.describe(), markup=False)
+        by_reason.setdefault(reason, []).append(branch)
+    return by_reason
+
+
+def _rows(share: Share) -> list[tuple[object, ...]]:
+    return [(name, total, run, percent(run, total)) for name, (total, run) in share.counts.items()]

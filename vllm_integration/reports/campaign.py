@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.campaign.running import Campaign
 from hitproof.vllm_integration.campaign.store import Ended
-from hitproof.vllm_integration.verdict import Verdict
+from hitproof.vllm_integration.reports.printing import print_text
 
 
 def campaign_json(found: Campaign, log: Sequence[Ended]) -> dict[str, Any]:
@@ -38,21 +36,7 @@ def campaign_json(found: Campaign, log: Sequence[Ended]) -> dict[str, Any]:
 
 def print_campaign(found: Campaign, console: Console) -> None:
     """A campaign as text."""
-    summary = found.summary
-    console.print(escape(f"{jobs_in_words(found)}: {summary.about}."))
-    for table in summary.tables:
-        if table.rows:
-            shown = Table(*table.columns, title=table.title, title_justify="left")
-            for row in table.rows:
-                shown.add_row(*map(escape, row))
-            console.print(shown)
-    for line in summary.new:
-        console.print(f"[bold red]new[/]: {escape(line)}")
-    for reason, number in sorted(summary.cannot.items()):
-        console.print(escape(f"not judged ({number}): {reason}"))
-    verdict = found.verdict
-    style = "green" if verdict is Verdict.CONFORMS else "bold red"
-    console.print(f"verdict: [{style}]{verdict.label}[/]")
+    print_text(console, "campaign.txt", found=found, jobs=jobs_in_words(found))
 
 
 def jobs_in_words(found: Campaign) -> str:

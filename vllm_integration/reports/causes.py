@@ -41,6 +41,11 @@ class Cause:
         return f"{count(rest, 'more finding')} of this cause ({listed})" if rest else ""
 
     @property
+    def numbers(self) -> str:
+        """The numbers of the faults; empty if none is known."""
+        return ", ".join(f"BUGS {fault.number}" for fault in self.known_from)
+
+    @property
     def fault(self) -> str:
         """The faults in a line; empty if none is known."""
         return named(self.known_from)

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from hitproof.conformance.comparison.changes import Change
 from hitproof.conformance.comparison.effects import GAINS, HARMFUL, Effect
@@ -14,11 +14,10 @@ from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff, ReachChange
 from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
 from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.markdown import escaped, table
-from hitproof.vllm_integration.reports.text import print_cause, print_finding
+from hitproof.vllm_integration.reports.printing import print_text
 from hitproof.vllm_integration.templates import templates
 from hitproof.vllm_integration.verdict import Verdict
 
-_MOST_REASONS = 5
 _MOST_CASES = 4
 
 
@@ -112,90 +111,37 @@ def as_sentence(diff: Diff) -> str:
     return said[0].upper() + said[1:]
 
 
+def told(diff: Diff) -> dict[str, Any]:
+    """All that text, Markdown and pages say of a comparison, by the names that templates use."""
+    reasons_of_head = {reason for _, reason in diff.became_unsettled}
+    return {
+        **{each.__name__: each for each in (about, about_histories, case, is_harm, reach)},
+        **{each.__name__: each(diff) for each in (became_unsettled, consequences, one_sided)},
+        **{each.__name__: each(diff) for each in (summary, verdict_line)},
+        "brought": causes(diff.brought, diff.head.target.version),
+        "diff": diff,
+        "colour": style,
+        "reasons": [each for each in diff.open_questions if each not in reasons_of_head],
+        "sentence": as_sentence(diff),
+        "where": _where,
+    }
+
+
 def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
-    """The comparison for people: the worst first."""
-    console.print(verdict_line(diff), markup=False)
-    console.print()
-    for number, group in enumerate(diff.groups):
-        lost = "; hits are lost by it" if diff.loses_hits(group) else ""
-        how = style(group, diff)
-        console.print(f"[{how}]{group.smallest.effect}{lost}[/]: {escape(about(group))}")
-        if verbose or number < _MOST_CASES:
-            for line in witness(group):
-                console.print(f"  {escape(line)}")
-            console.print()
-    for change in filter(lambda change: change.counts, diff.histories.changes):
-        how = style(change, diff)
-        console.print(f"[{how}]{change.effect}[/]: {escape(about_histories(change, diff))}")
-        if change.example:
-            for line in case(change.example):
-                console.print(f"  {escape(line)}")
-            console.print()
-    if line := consequences(diff):
-        console.print(escape(line))
-    for number, cause in enumerate(causes(diff.brought, diff.head.target.version)):
-        if verbose or number == 0:
-            console.print("[bold red]a fault that the head introduces[/]")
-            print_cause(cause, console, verbose)
-        else:
-            signature = cause.worst.signature
-            more = f" (and {cause.others})" if cause.others else ""
-            console.print(
-                f"also introduced: {signature.divergence}: {signature.headline}{more}", markup=False
-            )
-    for each in diff.reaches:
-        how = "bold red" if each.harmful else "bold green"
-        console.print(f"[{how}]{reach(each)}[/]: {escape(each.signature.headline)}")
-        console.print(f"  {escape(_where(each))}")
-    for name, base, head in diff.policies:
-        console.print(f"policy {name}: {base} -> {head}", markup=False)
-    for line in one_sided(diff):
-        console.print(line, markup=False)
-    for title, findings in (
-        ("faults of the base that are fixed", diff.gone),
-        ("faults of both", diff.shared),
-    ):
-        if findings:
-            hint = "" if verbose else "; --verbose shows them"
-            console.print(f"{title}: {len(findings)}{hint}")
-        for finding in findings if verbose else ():
-            print_finding(finding, console, verbose=True)
-    for line in became_unsettled(diff):
-        console.print(line, markup=False)
-    for line in diff.versions.in_words():
-        console.print(line, markup=False)
-    reasons = [each for each in diff.open_questions if each not in _reasons_of_head(diff)]
-    for reason in reasons if verbose else reasons[:_MOST_REASONS]:
-        console.print(f"[bold yellow]inconclusive[/]: {escape(reason)}")
-    console.print(f"{summary(diff)}; {diff.seconds:.1f} s", markup=False)
+    """The comparison for people."""
+    print_text(console, "diff.txt", **told(diff), verbose=verbose, most=_MOST_CASES)
 
 
 def markdown(diff: Diff) -> str:
     """The comparison as a comment on a pull request."""
     columns = "effect", "where", "models", "smallest case", "base", "head"
     changes = [_history_row(each, diff) for each in diff.histories.changes if each.counts]
-    reasons = [each for each in diff.open_questions if each not in _reasons_of_head(diff)]
     template = templates(Path(__file__).parent / "templates").get_template("diff.md")
-    told = template.render(
-        diff=diff,
-        why=verdict_line(diff).partition(f"{diff.head.target.label}: ")[2],
-        sentence=as_sentence(diff),
-        tables=(
-            (columns, [*map(_row, diff.groups)]),
-            (("in histories", "how many", *columns[3:]), changes),
-        ),
-        consequences=consequences(diff),
-        one_sided=one_sided(diff),
-        unsettled=(
-            *became_unsettled(diff),
-            *diff.versions.in_words(),
-            *(f"inconclusive: {reason}" for reason in reasons),
-        ),
-        table=table,
-        reach=reach,
-        where=_where,
+    tables = (
+        (columns, [*map(_row, diff.groups)]),
+        (("in histories", "how many", *columns[3:]), changes),
     )
-    return told.rstrip() + "\n"
+    return template.render(told(diff), tables=tables, table=table).rstrip() + "\n"
 
 
 def about(group: ChangeGroup) -> str:
@@ -267,10 +213,6 @@ def became_unsettled(diff: Diff) -> list[str]:
     ]
 
 
-def _reasons_of_head(diff: Diff) -> set[str]:
-    return {reason for _, reason in diff.became_unsettled}
-
-
 def consequences(diff: Diff) -> str:
     """What changes in histories only after, or together with, something else; "" for nothing."""
     changed = [
@@ -287,11 +229,6 @@ def case(example: Example | Change) -> Iterator[str]:
         yield f"{'' if number else 'given :':<7} {fact}"
     yield f"base  : {example.base}"
     yield f"head  : {example.head}"
-
-
-def witness(group: ChangeGroup) -> Iterator[str]:
-    """The smallest case of a change, and what both targets do there."""
-    return case(group.smallest)
 
 
 def _history_row(change: HistoryChange, diff: Diff) -> list[str]:

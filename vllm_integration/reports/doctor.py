@@ -1,16 +1,15 @@
 """A diagnosis, as people and as programs read it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count, in_blocks, in_tokens
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.doctor import Change, Diagnosis
+from hitproof.vllm_integration.reports.printing import print_text
 from hitproof.vllm_integration.survey.faults import Fault, of_codes
 
 _WIDTH = 24
@@ -212,45 +211,31 @@ def bar(row: dict[str, Any], width: int = _WIDTH) -> str:
     return _HIT * hit + _LOST * lost + _NEW * (width - hit - lost)
 
 
+def told(found: Diagnosis) -> dict[str, Any]:
+    """All that text and pages say of a diagnosis, by the names that templates use."""
+    return {
+        "found": found,
+        "facts": [*facts(found), *wrong(found)],
+        "groups": groups_in_rows(found),
+        "requests": requests_in_tables(found),
+        "columns": COLUMNS,
+        "cells": cells,
+        "shortest": shortest_in_words(found),
+        "lists": [
+            ("Why hits are lost", causes(found)),
+            ("Other arguments", list(map(change_in_words, found.arguments))),
+            ("Other releases", list(map(change_in_words, found.releases))),
+        ],
+    }
+
+
 def print_diagnosis(found: Diagnosis, console: Console) -> None:
     """A diagnosis as text."""
-    told = found.deployment
-    console.print(
-        escape(
-            f"{found.wanted.model.name} on vLLM {found.target.label}, {told['device']}: "
-            f"{count(told['groups'], 'group')}"
-        )
-    )
-    groups = Table("group", "kind", "block size", "window", "layers", "spec")
-    for group in groups_in_rows(found):
-        groups.add_row(*map(escape, group))
-    console.print(groups)
-    _lines(facts(found), console)
-    _lines(wrong(found), console)
-    for title, rows in requests_in_tables(found):
-        _lines([title] if title else [], console)
-        requests = Table(*COLUMNS, _legend())
-        for row in rows:
-            requests.add_row(*cells(row), bar(row))
-        console.print(requests)
-    _lines([shortest_in_words(found)], console)
-    for title, lines in (
-        ("why hits are lost:", causes(found)),
-        ("other arguments:", list(map(change_in_words, found.arguments))),
-        ("other releases:", list(map(change_in_words, found.releases))),
-    ):
-        if lines:
-            console.print(title)
-            _lines((f"  {line}" for line in lines), console)
+    print_text(console, "doctor.txt", **told(found), bar=bar, legend=_legend())
 
 
 def _legend() -> str:
     return f"{_HIT} hit  {_LOST} lost  {_NEW} computed"
-
-
-def _lines(lines: Iterable[str], console: Console) -> None:
-    for line in lines:
-        console.print(escape(line))
 
 
 def faults_of(found: Diagnosis) -> dict[str, list[Fault]]:

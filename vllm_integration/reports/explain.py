@@ -1,11 +1,12 @@
 """Explanations as people and as programs read them."""
 
+import re
 import textwrap
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.text import Text
 
 from hitproof.conformance.explain.explanation import Explained, Explanation
 from hitproof.conformance.explain.reasons import Reason, in_ranges, in_words
@@ -15,12 +16,10 @@ from hitproof.conformance.findings.strip_svg import svg
 from hitproof.conformance.findings.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
-from hitproof.vllm_integration.reports.lines import print_whole
-from hitproof.vllm_integration.reports.traces import print_trace
+from hitproof.vllm_integration.reports.printing import print_text, styled, whole
 
 _PIPE_WIDTH = 100
 _INDENT = 2
-_MOST_MISSES = 5
 _MOST_CELLS = 240
 
 
@@ -80,40 +79,30 @@ def answer(explanation: Explanation) -> str:
 
 def name(explained: Explained) -> str:
     """The groups of one strip."""
-    ids = explained.looked_up.group_ids
+    return named(explained.looked_up.group_ids)
+
+
+def named(ids: Sequence[int]) -> str:
+    """Groups by their numbers."""
     return f"group{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"
 
 
 def print_explanation(explanation: Explanation, console: Console) -> None:
     """The explanation of a hit for people."""
-    layout = explanation.layout
-    _line(f"{layout.describe()}; a prompt of {count(layout.num_tokens, 'token')}", console)
-    _print_reasons(explanation.reasons, console)
-    for explained in explanation.groups:
-        group = explained.looked_up.group
-        console.print()
-        console.print(
-            f"[bold]{name(explained)}[/]: {group.kind.replace('_', ' ')}, "
-            f"block size {group.block_size}"
-        )
-        _print_strip(explained, console)
-        _print_reasons(explained.reasons, console)
-    console.print()
-    _line(LEGEND, console)
-    _print_cached(explanation, console)
-    console.print(f"[bold]{escape(answer(explanation))}[/]")
-
-
-def _print_strip(explained: Explained, console: Console) -> None:
-    if not explained.num_blocks:
-        _line(f"{' ' * _INDENT}the prompt fills no block of the group", console)
-        return
     room = _width(console) - _INDENT - LABEL_COLUMNS - 1
-    shown = explained.cut(max(room // Strip.columns(explained.num_blocks - 1), 1))
-    for line in explained.strip(shown).draw().splitlines():
-        print_whole(f"{' ' * _INDENT}{line}", console)
-    if cut := what_is_cut(explained, shown):
-        _line(f"{' ' * _INDENT}({cut})", console)
+    print_text(
+        console,
+        "explain.txt",
+        explanation=explanation,
+        layout=explanation.layout,
+        answer=answer(explanation),
+        legend=LEGEND,
+        most_cells=lambda each: max(room // Strip.columns(each.num_blocks - 1), 1),
+        name=name,
+        named=named,
+        told=lambda reasons: "\n".join(_cited(reason, console) for reason in reasons),
+        what_is_cut=what_is_cut,
+    )
 
 
 def what_is_cut(explained: Explained, shown: range) -> str:
@@ -126,30 +115,11 @@ def what_is_cut(explained: Explained, shown: range) -> str:
     return f"not drawn: {in_words(hidden)}{also}"
 
 
-def _print_cached(explanation: Explanation, console: Console) -> None:
-    if explanation.longest is None:
-        return
-    if explanation.question.hit is not None:
-        verdict = "is" if explanation.is_served else "is not"
-        _line(
-            f"a hit of {count(explanation.length, 'token')} {verdict} valid for what is cached",
-            console,
-        )
-    _line(f"longest valid hit of what is cached: {count(explanation.longest, 'token')}", console)
-    for miss in explanation.misses[:_MOST_MISSES]:
-        whose = (
-            f"group{'s' if len(miss.group_ids) > 1 else ''} {', '.join(map(str, miss.group_ids))}"
-        )
-        _line(f"  not {miss.length}: block {miss.block} of {whose} is not cached", console)
-    if (more := len(explanation.misses) - _MOST_MISSES) and more > 0:
-        _line(f"  and {more} longer ones", console)
-
-
-def _print_reasons(reasons: tuple[Reason, ...], console: Console) -> None:
-    for reason in reasons:
-        said = Text("\n".join(_wrapped(f"{reason.text} [{reason.claim}]", console)))
-        said.highlight_regex(r"\[\w+\]$", "dim")
-        console.print(said, no_wrap=True, crop=False)
+def _cited(reason: Reason, console: Console) -> str:
+    """A reason, with the claim set off."""
+    lines = "\n".join(_wrapped(f"{reason.text} [{reason.claim}]", console))
+    lines = re.sub(r"\[\w+\]$", lambda found: styled("dim", found[0]), lines)
+    return "\n".join(map(whole, lines.split("\n")))
 
 
 def _wrapped(text: str, console: Console) -> list[str]:
@@ -167,10 +137,6 @@ def _wrapped(text: str, console: Console) -> list[str]:
 
 def _width(console: Console) -> int:
     return console.width if console.is_terminal else _PIPE_WIDTH
-
-
-def _line(text: str, console: Console) -> None:
-    console.print(text, markup=False)
 
 
 def explanation_svg(explanation: Explanation) -> str:
@@ -209,14 +175,5 @@ def story_json(story: Story) -> dict[str, Any]:
 
 def print_story(story: Story, console: Console) -> None:
     """The story of a finding for people."""
-    found, claim = story.finding, story.finding.claim
-    console.print(f"[bold red]{escape(found.divergence)}[/]: {sort_of(claim)} {escape(claim)}")
-    _line(f"  {found.sentence}", console)
-    for number, chapter in enumerate(story.chapters, 1):
-        console.print(f"[bold]{number}. {escape(chapter.title)}[/]")
-        for reason in chapter.reasons:
-            _line("\n".join(_wrapped(reason.text, console)), console)
-    for line in found.strip:
-        print_whole(f"    {line}", console)
-    if found.trace is not None:
-        print_trace(found.trace, console)
+    wrapped = partial(_wrapped, console=console)
+    print_text(console, "story.txt", story=story, found=story.finding, wrapped=wrapped)

@@ -11,18 +11,15 @@ from rich.table import Table
 
 from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.conformance.picking import picked
-from hitproof.conformance.words import count
 from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, Fix
 from hitproof.vllm_integration.fixes.suites import Suites
 from hitproof.vllm_integration.fixes.verifying import Verified
+from hitproof.vllm_integration.reports.printing import print_text
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.survey.faults import Fault
 from hitproof.vllm_integration.survey.survey import Release, seen_in, span
-from hitproof.vllm_integration.targets.reach import CORE, Reach
+from hitproof.vllm_integration.targets.reach import CORE
 from hitproof.vllm_integration.templates import templates
-
-_MOST_NAMES = 12
-"""Up to how many changed definitions are named."""
 
 
 def print_list(fixes: Sequence[Fix], console: Console) -> None:
@@ -109,59 +106,21 @@ def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:
 
 def print_verified(each: Verified, console: Console) -> None:
     """A line for what was verified, and one for each thing that is not as it should be."""
-    found = f"{len(each.gone)} of {count(len(each.gone) + len(each.left), 'entry', 'entries')} gone"
-    also = f", and {len(each.also)} of other faults" if each.also else ""
-    told = f"{each.name}: {each.verdict.label}; {found}{also}, {len(each.new)} new"
-    console.print(escape(told))
-    for name, entries in (("left", each.left), ("in a tier's copy", each.copies)):
-        for entry in entries:
-            console.print(escape(f"  {name}: {entry.signature.headline}"))
-    for name, findings in (("uncovered", each.grown), ("new", each.new)):
-        for finding in findings:
-            text = f"  {name}: {finding.signature.divergence}: {finding.signature.headline}"
-            console.print(escape(text))
-    if each.reach:
-        console.print(escape(f"  {_reached(each.reach)}"))
-    if each.detail:
-        console.print(escape(f"  not judged: {each.detail}"))
-
-
-def _reached(reach: Reach) -> str:
-    """What a patch changes, in a line."""
-    changed = [name for _, name in reach.changed]
-    told = count(changed, "definition") if len(changed) > _MOST_NAMES else ", ".join(changed)
-    callers = count(reach.callers, "function")
-    same = f"{callers} may call it, {reach.same} of {CORE} are the same with all that they call"
-    return f"changes {told}; {same}"
+    print_text(console, "fixes.txt", each=each, core=CORE)
 
 
 def print_suites(found: Suites, console: Console) -> None:
     """What became of vLLM's own tests: what fails with the fixes, and which fix says why."""
-    passing = count(found.passed, f"test of vLLM {RELEASE} passes", f"tests of vLLM {RELEASE} pass")
-    console.print(f"{passing} without the fixes; {len(found.failing)} of them fail with them")
-    for name, fixes in found.failing.items():
-        why = (
-            f"it expects the fault of {', '.join(map(str, fixes))}" if fixes else "no fix says why"
-        )
-        console.print(escape(f"  {name}: {why}"), soft_wrap=True)
-    for name, number in found.unmet.items():
-        console.print(escape(f"  {name}: passes, and fix {number} says that it expects the fault"))
+    print_text(console, "fixes.txt", each=None, found=found, release=RELEASE)
 
 
 def print_remaining(each: Verified, console: Console) -> None:
     """What the release still has with these fixes, and why it stays."""
-    total = sum(each.remaining.values())
-    known = count(total, "known divergence"), count(each.remaining, "cause")
-    told = f"with {each.name}, {RELEASE} still has {' of '.join(known)}"
-    console.print(escape(told), soft_wrap=True)
     left = [fault for fault in faults.load() if fault.title in each.remaining]
-    for status in (CauseStatus.CHOICE, CauseStatus.LIMIT, CauseStatus.FAULT):
-        of_status = [fault for fault in left if fault.status is status]
-        console.print(f"{status.counted(of_status)}:")
-        for fault in of_status:
-            number, why = each.remaining[fault.title], escape(_why(fault, each))
-            told = f"  {number:>3} {fault.number}. {escape(fault.title)}{why}"
-            console.print(told, soft_wrap=True)
+    statuses = CauseStatus.CHOICE, CauseStatus.LIMIT, CauseStatus.FAULT
+    by_status = {status: [f for f in left if f.status is status] for status in statuses}
+    shown = {"each": each, "release": RELEASE, "by_status": by_status, "why": _why}
+    print_text(console, "remaining.txt", **shown)
 
 
 def _why(fault: Fault, each: Verified) -> str:

@@ -36,11 +36,10 @@ def cost_json(cost: Cost | None) -> dict[str, Any] | None:
     return costs | {"example": example}
 
 
-def print_costs(standings: Sequence[Standing], console: Console) -> None:
+def costs_in_words(standings: Sequence[Standing]) -> list[str]:
     """A line for each policy that costs hits."""
-    for cost in costs_of(standings).values():
-        if cost.example is not None:
-            console.print(escape(_cost(cost, cost.example)))
+    every = costs_of(standings).values()
+    return [_cost(cost, cost.example) for cost in every if cost.example is not None]
 
 
 def _cost(cost: Cost, lost: LostHit) -> str:
@@ -55,24 +54,6 @@ def _cost(cost: Cost, lost: LostHit) -> str:
         f"{cost.best}{gained}; e.g. {where}: after a prompt of {in_tokens(lost.prompt)}, {later} "
         f"hits {in_tokens(lost.hit)} ({lost.best} possible){retained}"
     )
-
-
-def print_policy_change(standing: Standing, console: Console) -> None:
-    """A policy of the target that is not its release's."""
-    policy = standing.policy
-    console.print(f"[bold red]policy change[/]: {policy.name}")
-    console.print(f"          {policy.sentence}")
-    whose = "as the release has it" if standing.chosen is None else "as was asked for"
-    console.print(f"  spec  : {standing.asked_for}, {whose}")
-    console.print(f"  vllm  : {standing.actual}")
-    console.print(f"  {', '.join(policy.symbols)}")
-    if standing.chosen is None:
-        console.print(
-            f"  Judged by the target's own policy; --policy '{policy.name}={standing.expected}' "
-            f"judges by the release's, --policy '{policy.name}={standing.actual}' accepts the "
-            "change."
-        )
-    console.print()
 
 
 def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
@@ -107,4 +88,5 @@ def print_policies(standings: list[Standing], console: Console) -> None:
             table.add_row(name, era.value, era.releases, *([shown] if probed else []))
             name = ""
     console.print(table)
-    print_costs(standings, console)
+    for line in costs_in_words(standings):
+        console.print(escape(line))

@@ -5,52 +5,48 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Column, Table
 from rich.tree import Tree
 
 from hitproof.conformance.picking import picked
-from hitproof.conformance.words import count
 from hitproof.proofs.obligation import Obligation, Theorem
 from hitproof.proofs.prover import ProofResult
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, Basis, Status, basis
+from hitproof.vllm_integration.reports.printing import marked, print_text, styled
 
 
 def print_proofs(results: list[ProofResult], console: Console, verbose: bool) -> None:
-    """What `hitproof prove` prints: a line a claim, or with ``verbose`` a line an obligation."""
-    columns = ("status", "mutants refuted", "cvc5", "resources", "seconds")
-    table = Table("claim", *columns)
-    if not verbose:
-        table = Table(Column("claim", no_wrap=True), box=None, padding=(0, 2, 0, 0))
-        for column in ("status", "mutants", "cvc5", "seconds"):
-            table.add_column(column)
+    """What `hitproof prove` prints."""
     by_claim: dict[str, list[ProofResult]] = {}
     for result in results:
         by_claim.setdefault(result.claim, []).append(result)
+    rows = []
     for claim, parts in by_claim.items():
-        table.add_row(claim, *_proof_cells(parts, verbose))
+        rows.append([claim, *_proof_cells(parts, verbose)])
         for part in parts if verbose else []:
-            table.add_row(f"  {escape(part.obligation)}", *_proof_cells([part], verbose))
-    console.print(table)
-    for result in results:
-        if result.status is not Status.PROVED:
-            console.print(
-                f"{_coloured(result.status)}: {result.claim}, {escape(result.obligation)}: "
-                f"{escape(result.detail)}"
-            )
-    if verbose:
-        for claim, parts in by_claim.items():
-            _print_coverage(claim, parts, console)
+            rows.append([f"  {part.obligation}", *_proof_cells([part], verbose)])
     labels = {name: label for claim, p in by_claim.items() for name, label in _labels(claim, p)}
-    for label, names in _by_label(labels).items():
-        named = f"{_UNPROVED[label]}: {', '.join(names)}" if label in _UNPROVED else ""
-        console.print(f"{count(names, 'clause')} {label}{named}")
-    status, mutants, opinions, *_, seconds = _proof_cells(results, verbose=False)
-    console.print(
-        f"{count(results, 'obligation')}: {status or 'none'}; {mutants} mutants refuted; "
-        f"cvc5: {opinions or 'not run'}; {seconds} s"
+    print_text(
+        console,
+        "proof.txt",
+        results=results,
+        verbose=verbose,
+        columns=_VERBOSE if verbose else _SHORT,
+        rows=rows,
+        coloured=_coloured,
+        covered=[
+            (claim, THEOREMS[claim].covers, _by_label(dict(_labels(claim, parts))))
+            for claim, parts in by_claim.items()
+            if claim in CLAIMS
+        ],
+        labels=_by_label(labels),
+        unproved=_UNPROVED,
+        cells=_proof_cells(results, verbose=False),
     )
+
+
+_SHORT = {"header": "claim", "no_wrap": True}, "status", "mutants", "cvc5", "seconds"
+_VERBOSE = "claim", "status", "mutants refuted", "cvc5", "resources", "seconds"
 
 
 def print_chains(results: list[ProofResult], console: Console) -> None:
@@ -84,12 +80,12 @@ def _add_chain(
     status: dict[tuple[str, str], Status],
     shown: set[Obligation],
 ) -> None:
-    told = f"{_coloured(status[claim, obligation.name])} {escape(obligation.name)}"
+    told = f"{_coloured(status[claim, obligation.name])} {obligation.name}"
     if obligation in shown:
-        tree.add(f"{told}, see above")
+        tree.add(marked(f"{told}, see above"))
         return
     shown.add(obligation)
-    branch = tree.add(f"{told}: {escape(obligation.sentence)}")
+    branch = tree.add(marked(f"{told}: {obligation.sentence}"))
     for each in obligation.rests_on:
         _add_chain(branch, claim, each, status, shown)
 
@@ -99,14 +95,6 @@ _UNPROVED = {
     str(Basis.EXECUTABLE): ", on ints only",
 }
 """Why clauses with these labels are not proved."""
-
-
-def _print_coverage(claim: str, parts: list[ProofResult], console: Console) -> None:
-    """What of a claim is proved, in words and by its clauses."""
-    if claim in CLAIMS:
-        console.print(f"{claim}: {escape(THEOREMS[claim].covers)}")
-        for label, names in _by_label(dict(_labels(claim, parts))).items():
-            console.print(f"  {label}: {', '.join(names)}")
 
 
 def _labels(claim: str, parts: list[ProofResult]) -> Iterator[tuple[str, str]]:
@@ -159,7 +147,7 @@ def _opinions(results: list[ProofResult]) -> str:
 
 def _coloured(status: Status) -> str:
     colours = {Status.PROVED: "green", Status.REFUTED: "red", Status.INCONCLUSIVE: "yellow"}
-    return f"[{colours[status]}]{status}[/]"
+    return styled(colours[status], str(status))
 
 
 def proofs_json(results: list[ProofResult]) -> list[dict[str, Any]]:

@@ -4,19 +4,18 @@ import csv
 import io
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.picking import picked
 from hitproof.conformance.simulation.causes import Cause, Limit, limits, losses
 from hitproof.conformance.words import count, in_blocks, in_tokens
 from hitproof.vllm_integration.gate.simulate import Run, Simulated
+from hitproof.vllm_integration.reports.printing import print_text
 from hitproof.vllm_integration.survey.faults import of_codes
 
 OPERATIONS = ("lookup", "allocate", "free")
@@ -215,22 +214,18 @@ def refusals(found: Simulated) -> list[str]:
     return [f"{r.subject}, retention {retention(r)}: {r.cannot}" for r in found.runs if r.cannot]
 
 
+def told(found: Simulated) -> dict[str, Any]:
+    """All that text and pages say of a simulation, by the names that templates use."""
+    return {
+        "about": about(found),
+        "columns": SUMMARY,
+        "summary": list(summary(found)),
+        "out_of_reach": out_of_reach(found),
+        "lookups": list(lookups(found)),
+        "refusals": refusals(found),
+    }
+
+
 def print_simulated(found: Simulated, console: Console) -> None:
     """A simulation as text."""
-    console.print(escape(about(found)))
-    if any(not run.cannot for run in found.runs):
-        console.print(_table(SUMMARY, summary(found)))
-    if line := out_of_reach(found):
-        console.print(escape(line))
-    replays = list(lookups(found))
-    if replays:
-        console.print(_table(("subject", "retention", "hits of lookups, in tokens"), replays))
-    for line in refusals(found):
-        console.print(escape(f"not played: {line}"))
-
-
-def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
+    print_text(console, "simulate.txt", **told(found))

@@ -14,7 +14,7 @@ from hitproof.vllm_integration.gate.last_failed import LastFailed
 from hitproof.vllm_integration.gate.report import Report, SinceThen
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github
-from hitproof.vllm_integration.reports.ci.problems import plain
+from hitproof.vllm_integration.reports.printing import drawn
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.in_process import KEEPS, ONLY, TARGET, WINDOWS, judged, known
@@ -142,7 +142,7 @@ def test_every_report_says_so(store: Path) -> None:
     broken.since_then = since(store, broken)
     headline = broken.judgement.new[0].signature.headline
     for text in (
-        plain(lambda console: print_report(broken, console, False)),
+        drawn(lambda console: print_report(broken, console, False)),
         github.annotations(broken, False),
     ):
         assert f"still failing: {headline}" in text

@@ -11,7 +11,7 @@ from hitproof.conformance.judge.policy_costs import LostHit, history
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate.policies import Standing, best_values, costs_of, expected_value
 from hitproof.vllm_integration.reports.check_json import report_json
-from hitproof.vllm_integration.reports.policies import cost_json, policies_json, print_costs
+from hitproof.vllm_integration.reports.policies import cost_json, costs_in_words, policies_json
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -38,7 +38,7 @@ def printed(show: Callable[[Console], None]) -> list[str]:
 
 def shown(standings: list[Standing]) -> list[str]:
     """The lines on what they cost."""
-    return printed(lambda console: print_costs(standings, console))
+    return costs_in_words(standings)
 
 
 def test_a_line_for_each_policy_that_costs_something() -> None:

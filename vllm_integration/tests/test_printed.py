@@ -40,12 +40,11 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import replay
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif, summary
-from hitproof.vllm_integration.reports.ci.problems import plain
 from hitproof.vllm_integration.reports.diff import markdown, print_diff
 from hitproof.vllm_integration.reports.diff_json import diff_json
 from hitproof.vllm_integration.reports.explain import print_story
+from hitproof.vllm_integration.reports.printing import drawn, plain, said
 from hitproof.vllm_integration.reports.text import print_report
-from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.targets.changed import Hunk
 from hitproof.vllm_integration.tests.reports import (
     CONFIGURATION,
@@ -106,13 +105,13 @@ def _json(report: Report) -> str:
 
 def _verbose(report: Report) -> str:
     """Without the table of obligations, which has a row for each claim."""
-    text = plain(partial(print_report, report, verbose=True))
+    text = drawn(partial(print_report, report, verbose=True))
     before, _, rest = text.partition("obligations\n")
     return before.rstrip() + "\n" + rest.rpartition("┘\n")[2] if rest else text
 
 
 FORMS: dict[str, Callable[[Report], str]] = {
-    "text": lambda report: plain(partial(print_report, report, verbose=False)),
+    "text": lambda report: drawn(partial(print_report, report, verbose=False)),
     "verbose": _verbose,
     "github": partial(github.annotations, verbose=True),
     "markdown": summary.markdown,
@@ -139,8 +138,8 @@ def diffs() -> Iterator[Diff]:
 
 
 DIFF_FORMS: dict[str, Callable[[Diff], str]] = {
-    "text": lambda diff: plain(partial(print_diff, diff, verbose=False)),
-    "verbose": lambda diff: plain(partial(print_diff, diff, verbose=True)),
+    "text": lambda diff: drawn(partial(print_diff, diff, verbose=False)),
+    "verbose": lambda diff: drawn(partial(print_diff, diff, verbose=True)),
     "markdown": markdown,
     "github": github.diff_annotations,
     "sarif": lambda diff: as_json(sarif.diff_sarif(diff)["runs"][0]["results"]),
@@ -193,7 +192,7 @@ FOUND: dict[str, Evidence] = {
 def stories() -> Iterator[str]:
     for name, evidence in FOUND.items():
         story = tell(choose(json.dumps(finding(evidence, "f:1").as_json()), name, None))
-        yield f"--- {name}\n{plain(partial(print_story, story))}\n"
+        yield f"--- {name}\n{drawn(partial(print_story, story))}\n"
 
 
 def explanations() -> Iterator[str]:
@@ -212,7 +211,7 @@ def _of_diffs(form: Callable[[Diff], str]) -> str:
 
 
 def _drawn(draw: Callable[[Console], None]) -> str:
-    return plain(draw) + "\n"
+    return drawn(draw) + "\n"
 
 
 PRINTED: dict[str, Callable[[], str]] = {
@@ -223,7 +222,7 @@ PRINTED: dict[str, Callable[[], str]] = {
         *(broken.Forgets, broken.Leaks, broken.OtherBlock),
     ),
     "replay.json": lambda: replays(lambda each: as_json(replay.report_json(each))),
-    "trace.text": lambda: "".join(_drawn(partial(print_trace, each)) for each in long_traces()),
+    "trace.text": lambda: "".join(f"{plain(said('trace', each))}\n" for each in long_traces()),
     "explain.text": lambda: "".join(explanations()),
     "story.text": lambda: "".join(stories()),
 }

@@ -21,9 +21,9 @@ from hitproof.vllm_integration.gate.selection import NothingSelected, Selection
 from hitproof.vllm_integration.gate.sessions import Session, Sessions
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
-from hitproof.vllm_integration.reports.ci.problems import plain
 from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
+from hitproof.vllm_integration.reports.printing import drawn
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.tests.in_process import (
     BROKEN,
@@ -137,7 +137,7 @@ def test_a_run_that_checks_nothing_is_no_pass(monkeypatch: pytest.MonkeyPatch) -
     report = judged(KEEPS)
     assert report.verdict is Verdict.INCONCLUSIVE
     assert report.open_questions == ["nothing was judged: the release predates what was asked for"]
-    assert "inconclusive, nothing was judged" in plain(lambda c: print_report(report, c, False))
+    assert "inconclusive, nothing was judged" in drawn(lambda c: print_report(report, c, False))
 
 
 def test_a_restricted_run_calls_no_entry_stale() -> None:
@@ -205,7 +205,7 @@ def test_every_format_says_what_was_left_out() -> None:
         len(CLAIMS),
     )
     assert f"{judged_of}; {claims - 1} of {claims} claims" in said
-    assert plain(lambda console: print_report(report, console, False)).splitlines()[0] == said
+    assert drawn(lambda console: print_report(report, console, False)).splitlines()[0] == said
     assert github.annotations(report, False).splitlines()[0] == said
     assert markdown(report).splitlines()[0] == said
     printed = report_json(report)

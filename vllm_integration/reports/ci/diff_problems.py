@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.reports.causes import causes
-from hitproof.vllm_integration.reports.ci.problems import WORSE, Problem, of_cause, readable
+from hitproof.vllm_integration.reports.ci.problems import WORSE, Problem, of_cause
 from hitproof.vllm_integration.reports.diff import (
     about,
     about_histories,
     case,
     is_harm,
     reach,
-    witness,
 )
+from hitproof.vllm_integration.reports.printing import readable
 
 
 def diff_problems(diff: Diff) -> tuple[list[Problem], list[str]]:
@@ -48,7 +48,7 @@ def _effects(diff: Diff) -> tuple[list[Problem], list[str]]:
             others.append(title)
 
     for group in diff.groups:
-        add(is_harm(group, diff), f"{group.smallest.effect}: {about(group)}", witness(group))
+        add(is_harm(group, diff), f"{group.smallest.effect}: {about(group)}", case(group.smallest))
     for change in filter(lambda change: change.counts, diff.histories.changes):
         title = f"{change.effect}: {about_histories(change, diff)}"
         add(is_harm(change, diff), title, case(change.example) if change.example else [title])

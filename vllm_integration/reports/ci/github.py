@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports import text
 from hitproof.vllm_integration.reports.ci.diff_problems import diff_problems
 from hitproof.vllm_integration.reports.ci.problems import (
     Problem,
     known_problems,
     new_problems,
-    plain,
-    readable,
 )
 from hitproof.vllm_integration.reports.diff import (
     became_unsettled,
@@ -22,11 +21,7 @@ from hitproof.vllm_integration.reports.diff import (
     summary,
     verdict_line,
 )
-from hitproof.vllm_integration.reports.text import (
-    print_held_against,
-    print_since_then,
-    print_verdict,
-)
+from hitproof.vllm_integration.reports.printing import plain, readable, said
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST = 10
@@ -46,9 +41,9 @@ def annotations(report: Report, verbose: bool) -> str:
     """
     told = [
         *([] if report.restricted is None else [readable(report.restricted.describe())]),
-        *plain(lambda console: print_verdict(report, console)).splitlines(),
-        *plain(lambda console: print_held_against(report, console)).splitlines(),
-        *plain(lambda console: print_since_then(report, console)).splitlines(),
+        text.verdict_line(report),
+        *plain(said("held_against", report.target)).splitlines(),
+        *plain(said("since_then", report.since_then)).splitlines(),
     ]
     lines = [_annotation("error", problem) for problem in new_problems(report)]
     if report.judgement.new:  # what cannot be judged may be a consequence
@@ -86,10 +81,10 @@ def refusal(verdict: Verdict, sentence: str) -> str:
 
 
 def _annotation(kind: str, problem: Problem) -> str:
-    text = problem.text or problem.title
+    told = problem.text or problem.title
     if problem.accepted:
-        text = f"known {problem.status}: {problem.accepted}\n{text}"
-    return command(kind, text, file=problem.path, line=problem.line, title=problem.title)
+        told = f"known {problem.status}: {problem.accepted}\n{told}"
+    return command(kind, told, file=problem.path, line=problem.line, title=problem.title)
 
 
 def _inconclusive(reasons: list[str]) -> Iterator[str]:

@@ -21,8 +21,8 @@ from hitproof.vllm_integration.reports.ci.problems import (
     of_policy,
     of_shrunk,
     of_stale,
-    readable,
 )
+from hitproof.vllm_integration.reports.printing import readable
 from hitproof.vllm_integration.verdict import Verdict
 
 

@@ -2,13 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from io import StringIO
 from textwrap import dedent
 from typing import Any
-
-from rich.console import Console
 
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import Signature
@@ -19,13 +16,7 @@ from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.unbounded import Unbounded
 from hitproof.vllm_integration.reports.causes import Cause, causes
-from hitproof.vllm_integration.reports.policies import print_policy_change
-from hitproof.vllm_integration.reports.text import (
-    print_cause,
-    print_finding,
-    print_shrunk,
-    print_stale,
-)
+from hitproof.vllm_integration.reports.printing import plain, readable, said
 from hitproof.vllm_integration.survey.faults import status_of
 
 POLICY_CHANGE = "policy_change"
@@ -41,8 +32,6 @@ RULES = {
     WORSE: "What requests get from the head of a comparison is no worse than from its base.",
 }
 """What is judged beside the claims and the sanity rules, by the name of its rule."""
-
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -96,14 +85,12 @@ def known_problems(report: Report) -> Iterator[Problem]:
 
 def of_cause(cause: Cause) -> Problem:
     """The findings of one cause: the worst of them, and how many others there are."""
-    return replace(
-        _problem(cause.worst, lambda console: print_cause(cause, console)), steps=steps(cause.worst)
-    )
+    return replace(_problem(cause.worst, said("cause", cause)), steps=steps(cause.worst))
 
 
 def of_finding(finding: Finding, entry: Entry | None = None) -> Problem:
     """A finding, with its ledger entry if it is known."""
-    return _problem(finding, lambda console: print_finding(finding, console), entry)
+    return _problem(finding, said("finding", finding), entry)
 
 
 def steps(finding: Finding) -> tuple[str, ...]:
@@ -114,15 +101,13 @@ def steps(finding: Finding) -> tuple[str, ...]:
     return tuple(readable(json.dumps(step)) for step in (data or {}).get("steps", ()))
 
 
-def _problem(
-    finding: Finding, draw: Callable[[Console], None], entry: Entry | None = None
-) -> Problem:
+def _problem(finding: Finding, told: str, entry: Entry | None = None) -> Problem:
     where = finding.location
     path, line = place(finding.source) if where is None else (readable(where.path), where.line)
     return Problem(
         finding.signature.claim,
         Divergence(finding.signature.divergence),
-        *_title_and_text(draw),
+        *_title_and_text(told),
         path,
         line,
         _canonical(_identity(finding.signature)),
@@ -138,7 +123,7 @@ def of_policy(standing: Standing) -> Problem:
     return Problem(
         POLICY_CHANGE,
         Divergence.POLICY_CHANGE,
-        *_title_and_text(lambda console: print_policy_change(standing, console)),
+        *_title_and_text(said("policy_change", standing)),
         identity=_canonical({"policy": standing.policy.name, "actual": standing.actual}),
     )
 
@@ -148,7 +133,7 @@ def of_stale(entry: Entry) -> Problem:
     return Problem(
         STALE_ENTRY,
         None,
-        *_title_and_text(lambda console: print_stale(entry, console)),
+        *_title_and_text(said("stale", entry)),
         identity=_canonical({"stale": _identity(entry.signature)}),
     )
 
@@ -158,7 +143,7 @@ def of_shrunk(shrunk: Shrunk) -> Problem:
     return Problem(
         SHRUNK,
         None,
-        *_title_and_text(lambda console: print_shrunk(shrunk, console)),
+        *_title_and_text(said("shrunk", shrunk)),
         identity=_canonical({"shrunk": _identity(shrunk.entry.signature)}),
     )
 
@@ -180,20 +165,8 @@ def place(source: str) -> tuple[str, int]:
     return (readable(found[1]), int(found[2])) if found else ("", 0)
 
 
-def plain(draw: Callable[[Console], None]) -> str:
-    """What ``draw`` prints, without colours and unbroken lines."""
-    file = StringIO()
-    draw(Console(file=file, width=200, soft_wrap=True, color_system=None, highlight=False))
-    return readable(file.getvalue().rstrip())
-
-
-def readable(text: str) -> str:
-    """The text without what XML cannot have, such as the control characters of a terminal."""
-    return _NO_XML.sub("\ufffd", text)
-
-
-def _title_and_text(draw: Callable[[Console], None]) -> tuple[str, str]:
-    title, _, text = plain(draw).partition("\n")
+def _title_and_text(told: str) -> tuple[str, str]:
+    title, _, text = plain(told).partition("\n")
     return title, dedent(text)
 
 

@@ -26,9 +26,9 @@ from hitproof.vllm_integration.reports.ci.problems import (
     Problem,
     known_problems,
     new_problems,
-    readable,
 )
 from hitproof.vllm_integration.reports.ci.source_lines import source_line
+from hitproof.vllm_integration.reports.printing import readable
 from hitproof.vllm_integration.verdict import Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"

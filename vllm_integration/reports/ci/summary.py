@@ -9,11 +9,10 @@ from hitproof.vllm_integration.reports.ci.problems import (
     Problem,
     new_problems,
     of_cause,
-    plain,
-    readable,
 )
 from hitproof.vllm_integration.reports.markdown import escaped, table
-from hitproof.vllm_integration.reports.text import print_held_against, print_verdict
+from hitproof.vllm_integration.reports.printing import plain, readable, said
+from hitproof.vllm_integration.reports.text import verdict_line
 from hitproof.vllm_integration.templates import templates
 
 _MOST_SHOWN = 10
@@ -29,8 +28,8 @@ def markdown(report: Report) -> str:
     environment.filters["said"] = _escaped
     told = environment.get_template("summary.md").render(
         report=report,
-        verdict=plain(lambda console: print_verdict(report, console)),
-        held_against=plain(lambda console: print_held_against(report, console)),
+        verdict=verdict_line(report),
+        held_against=plain(said("held_against", report.target)),
         found=found,
         others=others,
         rows=[*map(_row, found), *map(_other, others)],
@@ -48,7 +47,7 @@ def _row(cause: Cause) -> list[str]:
         signature.headline,
         signature.divergence,
         f"`{where.path}:{where.line}` {where.function}, {where.why}" if where else "",
-        ", ".join(f"BUGS {fault.number}" for fault in cause.known_from),
+        cause.numbers,
         str(len(cause.findings)),
     )
 

@@ -29,9 +29,9 @@ from hitproof.vllm_integration.gate.replay import ReplayReport, worst
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import diff as diff_rendering
 from hitproof.vllm_integration.reports.causes import causes, seen
-from hitproof.vllm_integration.reports.ci.problems import readable
 from hitproof.vllm_integration.reports.html.scripts import THEME, TRACE
 from hitproof.vllm_integration.reports.html.traces import ShownTrace
+from hitproof.vllm_integration.reports.printing import readable
 from hitproof.vllm_integration.reports.text import by_cause, coverage_in_words, known_in_words
 from hitproof.vllm_integration.survey.faults import status_of
 from hitproof.vllm_integration.templates import templates
@@ -164,22 +164,12 @@ def diff_page(diff: Diff, command: str) -> str:
         "diff.html",
         command,
         title=f"vLLM {diff.base.target.label} to {diff.head.target.label}: {diff.verdict.label}",
-        diff=diff,
-        summary=diff_rendering.as_sentence(diff),
-        about=diff_rendering.about,
-        about_histories=diff_rendering.about_histories,
-        consequences=diff_rendering.consequences(diff),
-        reach=diff_rendering.reach,
-        one_sided=diff_rendering.one_sided(diff),
-        is_harm=diff_rendering.is_harm,
-        verdict_line=diff_rendering.verdict_line(diff),
-        became_unsettled=diff_rendering.became_unsettled(diff),
+        **diff_rendering.told(diff),
         faults=[(title, list(map(Shown.of, found)), open_) for title, found, open_ in lists],
         sides=[
             (side, report, coverage_in_words(report), _settled(report.obligations))
             for side, report in (("base", diff.base), ("head", diff.head))
         ],
-        unsettled=diff.open_questions,
     )
 
 
