@@ -16,7 +16,12 @@ in a file of its name; `conformance.judge.judged_replay` judges every step.
 - ``connections``: a KV connector sends and loads blocks, at once and later, in part and in vain,
   while others hold blocks and take free ones.
 - ``modules``: texts that diverge around the boundaries which several MTP modules look past.
-- ``twins``: requests with twins (`conformance.histories.twins`), where hits end with blocks.
+- ``families``: what one request leaves in the cache, and what a resend, extensions, shorter ones
+  and siblings hit of it, while blocks of the prefix are evicted one by one.
+- ``fine_families``: what the end of a prompt leaves inside a block, and what hits it, while others
+  resend the prompt, extend it and diverge inside it. The first are the most revealing.
+- ``twins``, ``fine_twins``: requests of the same tokens that share nothing, in the same steps: each
+  has a twin with another adapter, salt or image, which does all that it does right after it.
 - ``uncached``: engines without prefix caching, with preemption, loads and few blocks.
 """
 
@@ -32,10 +37,24 @@ _SERIES = Path(__file__).resolve().parent / "series"
 
 
 @cache
-def series(name: str) -> tuple[History, ...]:
-    """The histories of the series of that name."""
-    lines = (_SERIES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(read(line, f"line {number} of {name}") for number, line in enumerate(lines, 1))
+def _lines(name: str) -> list[str]:
+    return (_SERIES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+def num_of(name: str) -> int:
+    """How many histories the series of that name has."""
+    return len(_lines(name))
+
+
+@cache
+def one_of(name: str, number: int) -> History:
+    """The history of that number, from 0, of a series. Raises IndexError where there is none."""
+    return read(_lines(name)[number], f"history {number} of {name}")
+
+
+def series(name: str) -> list[History]:
+    """All histories of a series."""
+    return [one_of(name, number) for number in range(num_of(name))]
 
 
 CORPUS = Path(__file__).resolve().parent / "corpus.jsonl"

@@ -1,22 +1,18 @@
 """The histories that the gate replays on whole managers (`conformance.judge.judged_replay`).
 
-First those of the ledger, which show known divergences; then the corpus
-(`conformance.histories.corpus`), one or more of each family (`conformance.histories.families`), and
-generated ones (`conformance.histories.generator`).
+First those of the ledger, which show known divergences; then the corpus and the series
+(`conformance.histories.corpus`), and generated ones (`conformance.histories.generator`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache
 from itertools import islice
-from threading import Lock
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from hitproof.conformance.histories.corpus import corpus, series
-from hitproof.conformance.histories.families import engines, families
-from hitproof.conformance.histories.fine_families import fine_histories
+from hitproof.conformance.histories.corpus import corpus, num_of, one_of
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
@@ -24,7 +20,6 @@ from hitproof.conformance.histories.ordering import is_turned, turned, turned_wo
 from hitproof.conformance.histories.scenarios import FEATURES, scenario
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
-from hitproof.conformance.histories.twins import fine_twins
 from hitproof.conformance.histories.workload_json import (
     is_workload,
     read_workload,
@@ -148,18 +143,19 @@ _WORKLOADS = {
 }
 """What makes the scheduler history of a seed, by origin."""
 
-_SERIES: dict[Origin, Callable[[], Iterable[History]]] = {
-    Origin.MODULES: partial(series, "modules"),
-    Origin.SITUATION: partial(series, "situations"),
-    Origin.EDGE: partial(series, "edges"),
-    Origin.CONNECTION: partial(series, "connections"),
-    Origin.UNCACHED: partial(series, "uncached"),
-    Origin.FINE_SITUATION: partial(series, "fine_situations"),
-    Origin.FINE: fine_histories,
-    Origin.TWINS: partial(series, "twins"),
-    Origin.FINE_TWINS: fine_twins,
+_SERIES = {
+    Origin.FAMILY: "families",
+    Origin.MODULES: "modules",
+    Origin.SITUATION: "situations",
+    Origin.EDGE: "edges",
+    Origin.CONNECTION: "connections",
+    Origin.UNCACHED: "uncached",
+    Origin.FINE_SITUATION: "fine_situations",
+    Origin.FINE: "fine_families",
+    Origin.TWINS: "twins",
+    Origin.FINE_TWINS: "fine_twins",
 }
-"""What has all histories of an origin, whose names are their numbers."""
+"""The series (`conformance.histories.corpus`) that an origin is; histories go by their numbers."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +164,8 @@ class Play:
 
     Attributes:
         origin: where it comes from.
-        name: its name within that origin: the seed, the family's engine and its number there,
-            its number among all, or the reader's own name for it.
+        name: its name within that origin: the seed, its number in the series, twice for a family,
+            or the reader's own name for it.
         text: the history as JSON, if it is written out.
     """
 
@@ -226,14 +222,10 @@ class Play:
                 return possible(read(self.text, self.name), abilities)
             case Origin.GENERATED:
                 made = history(self.name, abilities.registers_tails)
-            case Origin.FAMILY:
-                engine, number = map(int, self.name.split("."))
-                family = _family(engine)
-                made = family[number % len(family)]
             case Origin.FINE_GENERATED:
                 made = fine_history(self.name)
             case origin:
-                made = _all(_SERIES[origin])[int(self.name)]
+                made = one_of(_SERIES[origin], int(self.name.partition(".")[0]))
         made = turned(made) if is_turned(self.describe()) else made
         made = replace(made, engine=replace(made.engine, variant=self._variant))
         return possible(made, abilities)
@@ -253,33 +245,6 @@ def _is_fine(text: str) -> bool:
     return is_fine_grained(engine.groups, engine.hash_block_size)
 
 
-@cache
-def _family(engine: int) -> tuple[History, ...]:
-    return tuple(families(next(islice(engines(), engine, None))))
-
-
-class _Series(Sequence[History]):
-    """The histories of a generator by number, made as far as they are asked for."""
-
-    def __init__(self, made: Iterable[History]) -> None:
-        self._rest, self._made, self._making = iter(made), list[History](), Lock()
-
-    def __getitem__(self, number: Any) -> Any:
-        with self._making:
-            self._made += islice(self._rest, max(0, number + 1 - len(self._made)))
-        return self._made[number]
-
-    def __len__(self) -> int:
-        with self._making:
-            self._made += self._rest
-        return len(self._made)
-
-
-@cache
-def _all(histories: Callable[[], Iterable[History]]) -> _Series:
-    return _Series(histories())
-
-
 _VARIANTS = 1_000
 
 
@@ -296,7 +261,7 @@ class _Some(NamedTuple):
 
 
 _REPLAYED = {
-    Origin.GENERATED: _Some(15, 150, 4_000),
+    Origin.GENERATED: _Some(15, 150, 6_800),
     Origin.FAMILY: _Some(every=4),
     Origin.MODULES: _Some(every=4),
     Origin.SITUATION: _Some(every=10),  # they are long
@@ -310,9 +275,9 @@ _REPLAYED = {
     # Each feature comes first as often as each other.
     Origin.SCENARIOS: _Some(2 * len(FEATURES), 20 * len(FEATURES), 600 * len(FEATURES)),
     Origin.FINE_SITUATION: _Some(every=10),
-    Origin.FINE: _Some(28, 112),  # the first are the most revealing
-    Origin.FINE_GENERATED: _Some(6, 40, 1_000),
-    Origin.FINE_TWINS: _Some(2, 28, 500),
+    Origin.FINE: _Some(quick=28),  # the first are the most revealing
+    Origin.FINE_GENERATED: _Some(6, 40, 2_300),
+    Origin.FINE_TWINS: _Some(quick=2),
 }
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
@@ -357,27 +322,24 @@ def distilled(histories: Iterable[tuple[str, str]], fine: bool) -> Iterator[Play
 def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
     """What a profile replays besides the ledger's histories.
 
-    The corpus, generated ones, and one history of each family: the first of the first, the second
-    of the second, and so on, wrapping around within a family. The thorough profile replays every
-    history of every family. ``fine`` is whether hits may end inside blocks. ``seed`` is what those
-    that are generated are generated from.
+    The corpus, the series, and generated ones. ``fine`` is whether hits may end inside blocks.
+    ``seed`` is what those that are generated are generated from.
     """
     yield from distilled(islice(corpus().items(), getattr(_CORPUS, profile)), fine)
     for origin, some in _REPLAYED.items():
         if origin in _FINE and not fine:
             continue
         most = getattr(some, profile)
-        if most is None:
-            of_family = origin is Origin.FAMILY
-            most = sum(1 for _ in engines()) if of_family else len(_all(_SERIES[origin]))
-        for number in range(0, most, some.every if profile is Profile.QUICK else 1):
+        for number in range(
+            0,
+            num_of(_SERIES[origin]) if most is None else most,
+            some.every if profile is Profile.QUICK else 1,
+        ):
             match origin:
                 case Origin.FAMILY:
-                    whole = profile is Profile.THOROUGH
-                    for each in range(len(_family(number))) if whole else (number,):
-                        yield Play(origin, f"{number}.{each}")
+                    yield Play(origin, f"{number}.{number}")
                 case Origin.MODULES:
-                    engine = _all(_SERIES[origin])[number].engine
+                    engine = one_of("modules", number).engine
                     if fine or not is_fine_grained(engine.groups, engine.hash_block_size):
                         yield Play(origin, str(number))
                 case _:

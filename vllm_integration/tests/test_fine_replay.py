@@ -4,14 +4,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
 from hitproof.conformance.histories.corpus import series
-from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import History
@@ -41,7 +39,7 @@ def of_fine_hits(target: str | Path, has_checkpoints: bool = True) -> Counter[tu
         hashes_look_ahead=has_checkpoints,
     )
     return shown(
-        target, [possible(history, abilities) for history in islice(fine_histories(), COUNT)]
+        target, [possible(history, abilities) for history in series("fine_families")[:COUNT]]
     )
 
 
