@@ -95,3 +95,45 @@ class PlainPool:
             if not self.named[key]:
                 del self.named[key]
         self.carried[block] = set()
+
+
+class UnpinningPool(PlainPool):
+    """One that can unpin blocks, which it puts last, and tells which of them are reused."""
+
+    can_unpin = True
+
+    def __init__(self, num_blocks: int) -> None:
+        super().__init__(num_blocks)
+        self.watched: set[int] = set()
+        self.reused: list[int] = []
+
+    def unpin_blocks(self, blocks: Sequence[int]) -> None:
+        """Freed ones come after all others."""
+        self.free_blocks(blocks)
+        for block in blocks:
+            if self.ref_counts[block] == 0:
+                self.free_queue.remove(block)
+                self.free_queue.append(block)
+        self.watched.update(blocks)
+
+    def take_reused(self) -> Sequence[int]:
+        """Those since the last time."""
+        reused, self.reused = self.reused, []
+        return reused
+
+    def get_new_blocks(self, count: int) -> list[int]:
+        """They are reused."""
+        reused = super().get_new_blocks(count)
+        self._report(reused)
+        return reused
+
+    def reset_prefix_cache(self) -> bool:
+        """So are all."""
+        done = super().reset_prefix_cache()
+        if done:
+            self._report([*self.watched])
+        return done
+
+    def _report(self, blocks: Sequence[int]) -> None:
+        self.reused += [block for block in blocks if block in self.watched]
+        self.watched.difference_update(blocks)

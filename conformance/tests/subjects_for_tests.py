@@ -10,7 +10,6 @@ from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.tests.reference_subject import ReferenceLookup, ReferenceSubject
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.groups import BlockGeometry
-from hitproof.spec.hits import run_start
 from hitproof.spec.mask import in_mask
 
 Answer = Callable[[LookupAnswer, Any, Configuration], LookupAnswer]
@@ -67,20 +66,6 @@ class BrokenSubject(ReferenceSubject):
             self._registers(block) if self._registers else bool(in_mask(shape, block))
             for block in range(chunks[-1] // configuration.group.block_size)
         ]
-
-
-def lacks_a_block(judged: Configuration | Layout, answer: LookupAnswer | Exception) -> bool:
-    """Whether a block that attention reads is missing from the tables of an answer."""
-    if isinstance(answer, Exception):
-        return True
-    for looked_up in judged.looked_up:
-        hit = answer.hit_length // looked_up.group.block_size
-        first = max(run_start(looked_up.shape, hit), 0)
-        for group_id in looked_up.group_ids:
-            served = answer.tables[group_id][first:hit]
-            if len(served) < hit - first or any(block.is_null for block in served):
-                return True
-    return False
 
 
 def no_lookahead(shape: BlockGeometry) -> BlockGeometry:

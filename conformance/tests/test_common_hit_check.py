@@ -9,8 +9,6 @@ import pytest
 
 from hitproof.conformance.checks.lookup import check_common_hit
 from hitproof.conformance.checks.shrinking import shrink
-from hitproof.conformance.checks.spaces import space_of
-from hitproof.conformance.exploration.explorer import explore
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.meaning import Code
@@ -27,7 +25,6 @@ from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
-from hitproof.conformance.tests.brute_force import assert_agrees, wrong_states
 from hitproof.conformance.tests.reference_subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.claims import CLAIMS, Divergence, Status
@@ -263,33 +260,6 @@ def test_each_fault_is_refuted_shrunk_and_shown(name: str) -> None:
             assert shown.strip.count("cached ") == len(small.cached)
             return
     pytest.fail("not refuted")
-
-
-@pytest.mark.parametrize("iterate", [right, one_round, drops_only_once, horizon_shrinks])
-@pytest.mark.parametrize(
-    "layout",
-    [
-        Layout((Group(FULL, 1), sliding(2)), 4, True, 1),
-        Layout((sliding(2), sliding(3)), 4, True, 1),
-        Layout((sliding(3, eagle=True), Group(GroupKind.MAMBA, 1)), 4, True, 1),
-        Layout((Group(FULL, 2), sliding(3), sliding(2)), 3, False, 1),
-    ],
-    ids=Layout.describe,
-)
-def test_explorer_agrees_with_brute_force(layout: Layout, iterate: Iterate) -> None:
-    subject = BrokenCoordinator(iterate)
-    wrong = wrong_states(layout, subject.lookup(layout), subject.lookahead_horizon)
-    assert_agrees(check_common_hit(subject, layout), wrong)
-
-
-@pytest.mark.xfail(strict=True, reason="lists that the reference left behind count as state")
-def test_asking_again_is_merged_as_long_as_the_answer_is_known() -> None:
-    layout = Layout((sliding(2, eagle=True), sliding(3), Group(FULL, 1)), 8, True, 1)
-    lookup = ReferenceCommonLookup(layout, LookaheadHorizon.HASHED)
-    space = space_of(layout, lookup, 7, LookaheadHorizon.HASHED)
-    merged, apart = explore(space, lookup, 7), explore(space, lookup, 7, merging=False)
-    assert merged.merged
-    assert merged.suspensions < apart.suspensions
 
 
 def test_the_known_fault_of_0_33_is_found_at_its_smallest() -> None:

@@ -27,13 +27,10 @@ from hitproof.conformance.tests.broken_managers import (
     Wrapped,
     patched,
 )
-from hitproof.conformance.tests.brute_force import Holds, assert_agrees, wrong_states
 from hitproof.conformance.tests.reference_subject import ReferenceConnectorLookup, ReferenceSubject
 from hitproof.reference.spec_groups import find_hit
 from hitproof.spec.claims import CLAIMS, Status
-from hitproof.spec.connector import longest_local_prefix
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.hits import valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
 
@@ -194,35 +191,6 @@ def test_each_fault_is_refuted_shrunk_shown_and_told(name: str) -> None:
             assert "hit" not in " ".join(chapter.title for chapter in story.chapters)
             return
     pytest.fail("not refuted")
-
-
-def is_the_local_prefix(
-    groups: tuple[Group, ...], reach: tuple[int, int, int], holds: Holds, answer: LookupAnswer
-) -> bool:
-    alignment, cap, horizon = reach
-    is_hit = valid_hit(groups, alignment, answer.hit_length, cap, horizon, holds)
-    due = longest_local_prefix(groups, *reach, holds)
-    return answer.hit_length == due and (answer.diverged or is_hit)
-
-
-@pytest.mark.parametrize(
-    "told", [Telling.right, the_shared_hit, first_group_decides, never_flags, one_token_less]
-)
-@pytest.mark.parametrize(
-    "layout",
-    [
-        PAIR,
-        replace(THREE, num_tokens=3),
-        Layout((Group(FULL, 1, eagle=True), Group(MAMBA, 1)), 4, True, 1),
-        Layout((Group(MAMBA, 1), Group(SLIDING, 1, 3), Group(FULL, 2)), 3, True, 1),
-    ],
-    ids=Layout.describe,
-)
-def test_explorer_agrees_with_brute_force(layout: Layout, told: Told) -> None:
-    subject = Teller(told)
-    policy = subject.lookahead_horizon
-    wrong = wrong_states(layout, subject.connector_lookup(layout), policy, is_the_local_prefix)
-    assert_agrees(check_local_prefix(subject, layout), wrong)
 
 
 def codes(told: Told, layout: Layout) -> set[str]:

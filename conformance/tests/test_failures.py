@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.checks.outcomes import CheckResult
-from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.exploration.explorer import BudgetExceeded
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import HistoryError
@@ -14,7 +12,7 @@ from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.playing import run
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.subject.failures import (
     CannotJudge,
     FailureKind,
@@ -26,9 +24,7 @@ from hitproof.conformance.subject.failures import (
     refusal_of,
 )
 from hitproof.conformance.tests.broken_managers import Broken, patched, raises
-from hitproof.conformance.tests.plain_pool import PlainPool
-from hitproof.conformance.tests.reference_subject import ReferenceSubject
-from hitproof.spec.claims import Divergence, Status
+from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import ConfigurationError, GroupKind
 
 WINDOW = single_group(GroupKind.SLIDING_WINDOW, 2, 1, 4, False, 6)
@@ -110,72 +106,6 @@ def test_what_the_subject_itself_lacks_is_its_crash() -> None:
     assert raised(error) == (
         "AttributeError: 'object' object has no attribute 'limit' (vllm/core/asks.py:2)"
     )
-
-
-class Raising:
-    """The reference, but one of its methods raises."""
-
-    def __init__(self, method: str, error: Exception) -> None:
-        self._method, self._error = method, error
-
-    def __getattr__(self, name: str) -> Any:
-        def raises(*_: Any) -> Any:
-            raise self._error
-
-        found = getattr(ReferenceSubject(), name)
-        if name != self._method:
-            return found
-        if name == "lookup":
-            return lambda judged: RaisingLookup(found(judged), self._error)
-        return (lambda _: RaisingPool(self._error)) if name == "pool" else raises
-
-
-class RaisingLookup:
-    """A lookup that raises once it is run."""
-
-    def __init__(self, lookup: Any, error: Exception) -> None:
-        self.keys, self.inputs, self._error = lookup.keys, lookup.inputs, error
-
-    def __call__(self, *_: Any) -> Any:
-        raise self._error
-
-
-class RaisingPool(PlainPool):
-    """A pool whose blocks cannot be given back."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(4)
-        self._error = error
-
-    def free_blocks(self, *_: Any) -> None:
-        raise self._error
-
-
-ASKED: list[tuple[str, str, Configuration]] = [
-    ("lookup", "lookup_returns_longest_valid_hit", WINDOW),
-    ("registered", "mask_keeps_every_reachable_block", WINDOW),
-    ("retained", "retention_keeps_resends_and_extensions", WINDOW),
-    ("hits", "retention_keeps_junctions", WINDOW),
-    ("pool", "free_count_is_free_queue_length", PLAIN),
-]
-
-
-@pytest.mark.parametrize(("method", "claim", "configuration"), ASKED, ids=[a[0] for a in ASKED])
-def test_checks_go_by_it(method: str, claim: str, configuration: Configuration) -> None:
-    def result(error: Exception) -> CheckResult:
-        subject: Any = Raising(method, error)
-        return CHECKS[claim](subject, configuration)
-
-    crash = result(KeyError("theirs"))
-    assert crash.statuses[claim] is Status.REFUTED
-    assert {e.signature.divergence for e in crash.evidence} == {Divergence.CRASH}
-    lacking = result(CannotJudge("no such method"))
-    assert lacking.statuses[claim] is Status.INCONCLUSIVE
-    assert (lacking.detail, lacking.evidence) == ("no such method", ())
-    older = result(Predates("since 0.30"))
-    assert (older.statuses[claim], older.evidence) == (Status.NOT_APPLICABLE, ())
-    with pytest.raises(InternalError):
-        result(InternalError("a hole"))
 
 
 def raising(error: Exception) -> Broken:

@@ -122,7 +122,6 @@ def by_code(result: CheckResult) -> dict[str, int]:
     return {signature.code: each.size for signature, each in result.footprints.items()}
 
 
-@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("shape", "answer"),
     [

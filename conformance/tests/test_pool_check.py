@@ -1,6 +1,7 @@
 """The check of the block pool: nothing on the reference, and each fault found by few steps."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.pools import PoolSnapshot
 from hitproof.conformance.tests import plain_pool
 from hitproof.conformance.tests.editing import CASES, edited, faults
-from hitproof.conformance.tests.plain_pool import PlainPool
+from hitproof.conformance.tests.plain_pool import PlainPool, UnpinningPool
 from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import GroupKind
@@ -154,3 +155,26 @@ def test_a_pool_that_does_not_do_the_same_twice_is_not_judged() -> None:
     result = check_pool(WithPool(Fickle), PLAIN)
     assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
     assert "the same" in result.detail
+
+
+class CannotUnpin(UnpinningPool):
+    can_unpin = False
+
+
+UNPINNED = faults(CASES / "pool.toml", plain_pool.__name__)["unpinned"]
+
+
+@pytest.mark.long(keep=2)
+@pytest.mark.parametrize("name", UNPINNED)
+def test_each_fault_of_unpinning_is_refuted(name: str) -> None:
+    with edited(UNPINNED[name]):
+        found = check_pool(WithPool(UnpinningPool), PLAIN).evidence
+    assert UNPINNED[name]["code"] in {str(each.signature.defect) for each in found}
+
+
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_pool_that_unpins_conforms_and_one_that_cannot_is_not_asked(reports: bool) -> None:
+    with nullcontext() if reports else edited(UNPINNED["reports nothing"]):
+        pool = UnpinningPool if reports else CannotUnpin
+        assert not check_pool(WithPool(pool), PLAIN).evidence

@@ -22,10 +22,12 @@ from hitproof.conformance.scope.configurations import Configuration, single_grou
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.tests import test_checks
+from hitproof.conformance.tests.editing import edited
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.conformance.tests.subjects_for_tests import BrokenSubject
 from hitproof.conformance.tests.test_common_hit_check import COMMON_BROKEN
 from hitproof.conformance.tests.test_connector_check import CONNECTOR_BROKEN, PAIR, THREE
-from hitproof.conformance.tests.test_retention_check import FAULTS, Forgetful
+from hitproof.conformance.tests.test_retention_check import FAULTS
 from hitproof.spec.attention import attends
 from hitproof.spec.claims import Status
 from hitproof.spec.connector import longest_local_prefix
@@ -242,17 +244,18 @@ SIBLINGS = "retention_keeps_siblings"
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_retention_keeps(name: str) -> None:
     """Each promised hit that lacks a block is one that a claim promises."""
-    subject = Forgetful(FAULTS[name][0])
+    subject = ReferenceSubject()
     for configuration in (
         single_group(SLIDING, 2, 2, 3, True, 24),
         single_group(SLIDING, 2, 1, 4, False, 12),
         single_group(MAMBA, 2, 2, None, False, 12),
     ):
-        result = check_retention(subject, configuration)
-        compare(result, set(_lost(subject, configuration)))
+        with edited(FAULTS[name]):
+            result = check_retention(subject, configuration)
+            compare(result, set(_lost(subject, configuration)))
 
 
-def _lost(subject: Forgetful, configuration: Configuration) -> Iterator[str]:
+def _lost(subject: ReferenceSubject, configuration: Configuration) -> Iterator[str]:
     shape, size = configuration.shape, configuration.group.block_size
     align = configuration.alignment
     for interval in (0, 2 * align):

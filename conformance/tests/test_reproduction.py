@@ -31,6 +31,7 @@ from hitproof.conformance.scope.configurations import Configuration, single_grou
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.managers import Hit, Manager
+from hitproof.conformance.tests import reference_subject
 from hitproof.conformance.tests.broken_managers import (
     Broken,
     Forgets,
@@ -40,6 +41,8 @@ from hitproof.conformance.tests.broken_managers import (
     patched,
     raises,
 )
+from hitproof.conformance.tests.editing import CASES, edited, faults
+from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,
@@ -47,8 +50,6 @@ from hitproof.conformance.tests.subjects_for_tests import (
     shorter_tail,
 )
 from hitproof.conformance.tests.test_pool_check import PLAIN
-from hitproof.conformance.tests.test_retention_check import Forgetful, all_but_the_last, everything
-from hitproof.conformance.tests.test_sharing_check import Confused, adapter_by_name, without_salt
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -59,6 +60,9 @@ REFERENCE = ReferenceManagers()
 RULES = Rules(LookaheadHorizon.HASHED, EagleGroups.FLAGGED)
 WINDOW = single_group(SLIDING, 2, 1, 4, False, 6)
 SEGMENTS = single_group(SLIDING, 1, 3, 2, True, 6)
+
+
+FAULTS_OF_CHECKS = faults(CASES / "reference.toml", reference_subject.__name__)
 
 
 def evidence_of(subject: Any, judged: Configuration | Layout, claim: str) -> Evidence:
@@ -127,12 +131,14 @@ WASTED = evidence_of(BrokenSubject(mask=longer_tail), SEGMENTS, "mask_keeps_only
 LEFT_OUT = evidence_of(
     BrokenSubject(mask=no_lookahead), SEGMENTS, "mask_keeps_every_reachable_block"
 )
-KEPT = evidence_of(Forgetful(everything), WINDOW, "retention_keeps_only_promised_blocks")
-FORGOTTEN = evidence_of(
-    Forgetful(all_but_the_last), WINDOW, "retention_keeps_resends_and_extensions"
-)
-SALTS = evidence_of(Confused(without_salt), PLAIN, "reused_content_is_determined_by_the_hit")
-PATHS = evidence_of(Confused(adapter_by_name), PLAIN, "reused_content_is_determined_by_the_hit")
+with edited(FAULTS_OF_CHECKS["retention"]["keeps everything"]):
+    KEPT = evidence_of(ReferenceSubject(), WINDOW, "retention_keeps_only_promised_blocks")
+with edited(FAULTS_OF_CHECKS["retention"]["forgets its last block"]):
+    FORGOTTEN = evidence_of(ReferenceSubject(), WINDOW, "retention_keeps_resends_and_extensions")
+with edited(FAULTS_OF_CHECKS["sharing"]["salts"]):
+    SALTS = evidence_of(ReferenceSubject(), PLAIN, "reused_content_is_determined_by_the_hit")
+with edited(FAULTS_OF_CHECKS["sharing"]["paths"]):
+    PATHS = evidence_of(ReferenceSubject(), PLAIN, "reused_content_is_determined_by_the_hit")
 LAYOUT = Layout((Group(FULL, 2), Group(SLIDING, 1, 2, eagle=True), Group(MAMBA, 2)), 6, True, 1)
 
 

@@ -1,6 +1,5 @@
 """The check of retention: nothing on the reference, and each fault found."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,8 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.tests import reference_subject
+from hitproof.conformance.tests.editing import CASES, edited, faults
 from hitproof.conformance.tests.reference_subject import ReferenceSubject
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import GroupKind
@@ -20,45 +21,8 @@ from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.retention import SPARSE_KINDS
 
 SLIDING = GroupKind.SLIDING_WINDOW
-RESENDS = "retention_keeps_resends_and_extensions"
+FAULTS = faults(CASES / "reference.toml", reference_subject.__name__)["retention"]
 SIBLINGS = "retention_keeps_siblings"
-ONLY = "retention_keeps_only_promised_blocks"
-
-
-class Forgetful(ReferenceSubject):
-    """The reference, with a distortion of what it retains."""
-
-    def __init__(self, distort: Callable[[list[bool], int], list[bool]]) -> None:
-        self._distort = distort
-
-    def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
-        kept = super().retained(configuration, num_tokens, interval)
-        assert kept is not None
-        return self._distort(kept, interval)
-
-
-def nothing(kept: list[bool], _: int) -> list[bool]:
-    return [False] * len(kept)
-
-
-def everything(kept: list[bool], _: int) -> list[bool]:
-    return [True] * len(kept)
-
-
-def all_but_the_last(kept: list[bool], _: int) -> list[bool]:
-    return [*kept[:-1], False]
-
-
-def no_siblings(kept: list[bool], interval: int) -> list[bool]:
-    return [held and (not interval or i > len(kept) // 2) for i, held in enumerate(kept)]
-
-
-FAULTS = {
-    "keeps nothing": (nothing, {RESENDS, SIBLINGS}, Code.PROMISED_HIT_LOST),
-    "keeps everything": (everything, {ONLY}, Code.UNPROMISED_BLOCK_KEPT),
-    "forgets its last block": (all_but_the_last, {RESENDS, SIBLINGS}, Code.PROMISED_HIT_LOST),
-    "forgets siblings": (no_siblings, {SIBLINGS, RESENDS}, Code.PROMISED_HIT_LOST),
-}
 
 
 def test_the_reference_conforms() -> None:
@@ -70,11 +34,12 @@ def test_the_reference_conforms() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_refuted(name: str) -> None:
-    distort, claims, code = FAULTS[name]
-    result = check_retention(Forgetful(distort), single_group(SLIDING, 2, 2, 3, True, 24))
+    fault = FAULTS[name]
+    with edited(fault):
+        result = check_retention(ReferenceSubject(), single_group(SLIDING, 2, 2, 3, True, 24))
     refuted = {claim for claim, status in result.statuses.items() if status is Status.REFUTED}
-    assert refuted == claims
-    assert {evidence.signature.code for evidence in result.evidence} == {code}
+    assert refuted == {*fault["claims"]}
+    assert {evidence.signature.code for evidence in result.evidence} == {fault["code"]}
 
 
 def test_an_interval_off_the_boundaries_is_refused() -> None:
@@ -101,16 +66,17 @@ def test_an_interval_off_the_boundaries_is_refused() -> None:
 
 
 def test_a_finding_shrinks_and_shows_the_promised_hit() -> None:
-    subject = Forgetful(nothing)
-    result = check_retention(subject, single_group(SLIDING, 4, 3, 9, True, 24))
-    for evidence in smallest(result.evidence).values():
-        small = shrink(subject, evidence)
-        assert small.signature == evidence.signature
-        # Three segments of two blocks, longer than the lookahead block, and that.
-        assert small.configuration.bound(small.configuration.looked_up[0]) <= 7
-        shown = finding(small, "")
-        assert "retention interval" in shown.given[1]
-        assert "hit needs" in shown.strip
+    subject = ReferenceSubject()
+    with edited(FAULTS["keeps nothing"]):
+        result = check_retention(subject, single_group(SLIDING, 4, 3, 9, True, 24))
+        for evidence in smallest(result.evidence).values():
+            small = shrink(subject, evidence)
+            assert small.signature == evidence.signature
+            # Three segments of two blocks, longer than the lookahead block, and that.
+            assert small.configuration.bound(small.configuration.looked_up[0]) <= 7
+            shown = finding(small, "")
+            assert "retention interval" in shown.given[1]
+            assert "hit needs" in shown.strip
 
 
 def test_a_peek_past_the_cap_is_a_policy() -> None:

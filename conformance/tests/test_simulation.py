@@ -16,7 +16,6 @@ from hitproof.conformance.emulation.releases import (
     VLLM_0_26,
     VLLM_0_30,
     VLLM_0_33,
-    FreeOrder,
     Policies,
     ReplayPolicy,
 )
@@ -32,7 +31,7 @@ from hitproof.conformance.simulation.generators import (
     system_prompts,
 )
 from hitproof.conformance.simulation.hash_file import HashFile
-from hitproof.conformance.simulation.player import Served, Simulation
+from hitproof.conformance.simulation.player import Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
 from hitproof.conformance.simulation.subject import Lookup
 from hitproof.conformance.simulation.tokens import (
@@ -40,7 +39,6 @@ from hitproof.conformance.simulation.tokens import (
     TokenRanges,
     block_hashes,
     joined,
-    num_tokens,
 )
 from hitproof.conformance.simulation.traces import is_trace, read_trace
 from hitproof.conformance.simulation.workload import (
@@ -260,25 +258,6 @@ def test_foresight_knows_the_size_of_the_pool(tmp_path: Path) -> None:
     assert small < large == 4 * 304
 
 
-def test_replays_after_k_others(tmp_path: Path) -> None:
-    """vLLM PR #43447, with a pool of as many requests as there are conversations, and a half."""
-    workload = conversations(6, 4096, 0)
-    groups = (Group(FULL, 64), Group(SLIDING, 16, window=32), Group(SLIDING, 4, window=32))
-    hits = {}
-    for name, interval, policies in (
-        ("0.22, dense", None, Policies(free_order=FreeOrder.APPENDED)),
-        ("dense", None, Policies()),
-        ("interval", 1024, Policies()),
-        ("latest", 0, Policies()),
-    ):
-        config = engine(groups, workload, 6.5, 256, interval=interval)
-        played, could = play(tmp_path, workload, config, policies)
-        hits[name] = [s.hit for s in played.served if workload.requests[s.request].lookup_only]
-        assert [each.foresight for each in could] == [each.unbounded for each in could]
-    assert hits["latest"] == hits["interval"] == [4032] * 6
-    assert sum(map(bool, hits["0.22, dense"])) < sum(map(bool, hits["dense"])) < 6
-
-
 _RELEASES = [Policies(), VLLM_0_23, VLLM_0_24, VLLM_0_26, VLLM_0_30, VLLM_0_33]
 _DRAFTS = {"none": (False, 0), "blocks dropped": (True, 0), "hashes look ahead": (True, 2)}
 """Whether lookups drop blocks, as behind a KV connector, and how far hashes look ahead."""
@@ -442,12 +421,3 @@ def test_the_reference_keeps_nothing_of_requests_that_ended(tmp_path: Path) -> N
     play(tmp_path, workload, config, manager=Watched)
     for group in found[0].coordinator.single_type_managers:
         assert not any(value for value in vars(group).values() if isinstance(value, dict))
-
-
-def test_results_are_plain(tmp_path: Path) -> None:
-    workload = conversations(2, 100, 0)
-    played, _ = play(tmp_path, workload, engine(TWO, workload))
-    results = json.loads(json.dumps(played.results()))
-    assert [Served(**each) for each in results["served"]]
-    assert results["operations"]["lookup"]["calls"] == 4
-    assert num_tokens(workload.requests[0].prompt) == 100

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -77,6 +78,13 @@ Copy = Callable[[str, Edits], Path]
 Judge = Callable[..., tuple[int, dict[str, Any]]]
 Check = Callable[..., "Checked"]
 JudgeClaims = Callable[..., tuple[int, dict[str, Any]]]
+
+
+def edits(table: str) -> dict[str, dict[str, Any]]:
+    """Faults of releases, by name."""
+    text = Path(__file__).with_name("cases").joinpath("edits.toml").read_text("utf-8")
+    found: dict[str, dict[str, Any]] = tomllib.loads(text)[table]
+    return found
 
 
 @cache

@@ -1,16 +1,11 @@
 """`hitproof diff`: what changes between real releases, and for one line of a checkout."""
 
-import json
-from dataclasses import replace
 from functools import cache
 
 import pytest
-from typer.testing import CliRunner
 
 from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.spec.claims import Status
-from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.diff import Diff, difference
 from hitproof.vllm_integration.gate.report import Report
@@ -84,37 +79,3 @@ def test_one_line_of_the_mask_changes_just_what_it_decides(broken_copy: Copy) ->
     assert all(group.smallest.judged.drops_block for group in diff.groups)
     assert Effect.LOST in effects(diff)
     assert not diff.policies
-
-
-@pytest.mark.long
-def test_what_was_not_settled_is_no_equality() -> None:
-    known = report("0.23.0")
-    first, *others = known.obligations
-    unsettled = replace(first, status=Status.INCONCLUSIVE, detail="it takes too long")
-    diff = difference(known, replace(known, obligations=[unsettled, *others]))
-    assert diff.verdict is Verdict.INCONCLUSIVE
-    nothing = replace(known, obligations=[], facts={})
-    assert difference(nothing, nothing).verdict is Verdict.INCONCLUSIVE
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("base", "head", "code"), [("0.23.0", "0.22.1", 1), ("0.23.0", "0.23.0", 0)]
-)
-def test_the_command(base: str, head: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "hitproof.vllm_integration.commands.diff.compare", lambda *_, **__: between(base, head)
-    )
-    printed = {}
-    for form in ("text", "json", "markdown"):
-        command = ["diff", base, head, "--quick", "--format", form]
-        result = CliRunner().invoke(cli.app, command)
-        assert result.exit_code == code
-        printed[form] = result.output
-    data = json.loads(printed["json"])
-    assert data["exit_code"] == code
-    assert data["changed"] is bool(code)
-    for form in ("text", "markdown"):
-        assert ("hits lost" in printed[form]) is bool(code)
-        assert ("no behavioural change" in printed[form].lower()) is not bool(code)
-    assert printed["markdown"].startswith("### ")

@@ -16,7 +16,7 @@ from hitproof.conformance.histories.schema import History
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import Copy, limits
+from hitproof.vllm_integration.tests.conftest import Copy, edits, limits
 
 RELEASE = "0.33.0"
 COUNT = 25
@@ -104,106 +104,18 @@ def as_released(told: Told) -> Counter[tuple[str, str]]:
     return told(RELEASE, True)
 
 
-FINE_HITS = {
-    "full attention leaves the end of a prompt out": (
-        "if boundary_tokens == 0 or boundary_tokens > num_tokens:",
-        "if boundary_tokens > 0:",
-        "lost hit",
-        "promised-entry-unregistered(hit=resend",
-    ),
-    "full attention enters it once only, and loses it when the block is full": (
-        "if boundary_tokens == 0 or boundary_tokens > num_tokens:",
-        "if boundary_tokens == 0 or boundary_tokens != num_tokens:",
-        "lost hit",
-        "promised-entry-evicted(hit=resend",
-    ),
-    "a state is kept at another boundary": (
-        "if num_tokens != latest_prompt_hash_boundary and not (",
-        "if num_tokens != latest_prompt_hash_boundary - hash_block_size and not (",
-        "lost hit",
-        "promised-entry-unregistered(hit=resend",
-    ),
-    "no state is kept where a shared prefix ends": (
-        "self.shared_prefix_checkpoint\n            and num_tokens ==",
-        "self.shared_prefix_checkpoint\n            and -num_tokens ==",
-        "lost hit",
-        "promised-entry-unregistered(hit=junction",
-    ),
-    "the running state is written over the one that is kept": (
-        "if partial_hash is not None and num_tokens % self.block_size:",
-        "if False:",
-        "unsound",
-        "key-names-other-content",
-    ),
-    "blocks are shared and not copied": (
-        "self._pending_cow_copies.append((source_block, cow_block))",
-        "pass",
-        "unsound",
-        "other-content-read",
-    ),
-    "a state is hit in the step that computes it": (
-        "self.cached_blocks_this_step.add(partial_hash)",
-        "pass",
-        "unsound",
-        "other-content-read",
-    ),
-    "a group alone is looked up one token past a cap, not a hash unit": (
-        "manager.block_size,\n                    self.hash_block_size,",
-        "manager.block_size,\n                    1,",
-        "lost hit",
-        "group-hit-wrong(hit=short",
-    ),
-    "a state that was exported at a block's end is thrown away": (
-        "is_retained_checkpoint = retained is None or retained[0]",
-        "is_retained_checkpoint = False",
-        "lost hit",
-        "state-block-unregistered",
-    ),
-}
-MODULES = {
-    "blocks are registered before their entries are final": (
-        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead - 1)",
-        "self.num_reprefillable_tokens = 0",
-        "wrong drafts",
-        "draft-entry-of-other-token(of=drafts)",
-    ),
-    "one of them is": (
-        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead - 1)",
-        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead - 2)",
-        "wrong drafts",
-        "draft-entry-of-other-token(of=drafts)",
-    ),
-    "blocks wait for one token more": (
-        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead - 1)",
-        "self.num_reprefillable_tokens = max(0, num_prefill_lookahead)",
-        "lost hit",
-        "lookahead-block-unregistered",
-    ),
-    "windows do not keep what is computed again": (
-        "num_computed_tokens - self.sliding_window + 1 - self.extra_retained_tokens,",
-        "num_computed_tokens - self.sliding_window + 1,",
-        "wrong drafts",
-        "null-block-read",
-    ),
-    "hashes cover the next token only": (
-        "hash_end_token_idx = end_token_idx + num_hash_lookahead_tokens",
-        "hash_end_token_idx = end_token_idx + 1",
-        "unsound",
-        "two-contents-under-key",
-    ),
-}
-"""Text of the release, what stands there instead, and what must be told."""
+FAULTS = edits("fine")
 
 
 @pytest.mark.long
 @pytest.mark.release
-@pytest.mark.parametrize("fault", [*FINE_HITS, *MODULES])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_told(fault: str, broken_copy: Copy) -> None:
     """It adds findings of a class whose defects start so; where states come from follows."""
-    told: Told = of_fine_hits if fault in FINE_HITS else of_modules
-    old, new, divergence, code = (FINE_HITS | MODULES)[fault]
-    more = told(broken_copy(RELEASE, {old: new}), True) - as_released(told)
-    assert [key for key in more if key[0] == divergence and key[1].startswith(code)], more
+    wanted = FAULTS[fault]
+    told: Told = of_fine_hits if wanted["histories"] == "hits" else of_modules
+    more = told(broken_copy(RELEASE, {wanted["old"]: wanted["new"]}), True) - as_released(told)
+    assert [key for key in more if ": ".join(key).startswith(wanted["shows"])], more
 
 
 @pytest.mark.long

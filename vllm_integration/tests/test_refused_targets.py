@@ -12,7 +12,6 @@ from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.sandbox.protocol import Failure, digest
 from hitproof.vllm_integration.tests.conftest import (
     Judge,
-    check_json,
     fake_checkout,
     hitproof,
     one_sentence,
@@ -52,13 +51,6 @@ def test_a_scheduler_that_does_not_import(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(main._Refused, match="failed with Syntax") as refused:
         main._result(cast(Any, None), {"op": "replay"})
     assert refused.value.kind is Failure.ENVIRONMENT
-
-
-def test_the_failure_is_in_the_json_too(tmp_path: Path) -> None:
-    code, report = check_json(fake_checkout(tmp_path, "raise RuntimeError('broken on purpose')"))
-    assert code == report["exit_code"] == 2
-    assert report["verdict"] == "usage"
-    assert "broken on purpose" in report["error"]
 
 
 def test_an_interpreter_without_what_vllm_imports(tmp_path: Path) -> None:

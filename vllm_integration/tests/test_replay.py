@@ -128,10 +128,3 @@ not as expected
     report = json.loads(hitproof("replay", path, "0.33.0", "--format", "json").stdout)
     assert [each["number"] for each in report["histories"]] == [1, 2]
     assert [each["expected"][0]["met"] for each in report["histories"]] == [True, False]
-
-
-def test_the_schema() -> None:
-    result = hitproof("replay", "--schema")
-    assert result.returncode == 0
-    schema = json.loads(result.stdout)
-    assert {"engine", "requests", "steps"} <= schema["properties"].keys()

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from hitproof.conformance.histories import scenarios
 from hitproof.conformance.histories.corpus import CORPUS
+from hitproof.conformance.histories.json_format import read_lines
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.workload_json import (
     is_workload,
@@ -36,7 +37,7 @@ from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.gate.replay import SchedulerReport, run_mixed
 from hitproof.vllm_integration.reports.replay import print_report, report_json
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits, one_sentence
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -334,155 +335,14 @@ def test_a_made_up_feature_is_played_and_judged(monkeypatch: pytest.MonkeyPatch)
         assert not report.unsettled
 
 
-def image(what: str, length: int, offset: int) -> dict[str, Any]:
-    """An image of a request as JSON."""
-    return {"identifier": f"{what} of {length}", "offset": offset, "length": length}
-
-
-KINDS = ("mamba", "full_attention")
-HOST = {"num_gpu_blocks": 96, "v2_model_runner": True}
-SOUND: tuple[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]], ...] = (
-    (  # what is loaded goes on in a pause
-        HOST | {"host": {"num_blocks": 62, "delay": 3, "loads": True}},
-        {
-            "a": {"prompt": [2], "output": [1], "arrives": 1},
-            "d": {"prompt": [2], "output": [40], "arrives": 5, "after": "a", "loads": 1},
-        },
-        [{"at": 6, "steps": 4}, {"at": 14, "steps": 2, "finishes_running": True}],
-    ),
-    (  # blocks are given up after the steps in flight
-        HOST
-        | {"async_scheduling": True, "max_num_batched_tokens": 9, "max_num_scheduled_tokens": 7}
-        | {"host": {"num_blocks": 22, "hot_blocks": 3, "writes_through": False}}
-        | {"encoder": {"budget": 9, "cache_size": 108, "whole_images": True}},
-        {
-            "a": {"prompt": [4], "output": [[1, 3]]},
-            "b": {"prompt": [10], "output": [6], "arrives": 5, "after_reset": True},
-            "c": {
-                "prompt": [4, 5, [1, 3], [37, 40]],
-                "output": [35, 36],
-                "images": [image("dog", 7, 2)],
-            },
-        },
-        [],
-    ),
-    (  # loads are no rest
-        {"async_scheduling": True, "connector": {"load_failure": "fail"}},
-        {
-            "a": {"prompt": [5], "output": [1]},
-            "c": {"prompt": [5], "output": [81], "after": "a", "after_reset": True}
-            | {"loads": 1, "load_fails": True, "load_steps": 0},
-        },
-        [],
-    ),
-    (  # who is preempted comes before one that lacked an image
-        {"num_gpu_blocks": 9, "max_model_len": 28, "max_num_batched_tokens": 7}
-        | {"max_num_seqs": 4}
-        | {"encoder": {"budget": 103, "cache_size": 4}},
-        {
-            "b": {"prompt": [[2, 10], [18, 30]], "output": [16, 17]},
-            "c": {"prompt": [[2, 13]], "output": [31, 32], "arrives": 5}
-            | {"images": [image("cat", 3, 0), image("dog", 2, 3)]},
-            "d": {"prompt": [[2, 8]], "output": [[33, 40]], "arrives": 5}
-            | {"images": [image("dog", 3, 0)]},
-            "e": {"prompt": [[2, 8], [33, 39]], "output": [41], "images": [image("cat", 3, 0)]},
-            "f": {"prompt": [[2, 10], [18, 29], 48], "output": [[42, 47]], "after": "b"}
-            | {"images": [image("cat", 3, 0)]},
-        },
-        [],
-    ),
-    (  # pages are on their way to the host
-        HOST
-        | {"async_scheduling": True, "max_num_seqs": 1}
-        | {"host": {"num_blocks": 62, "hot_blocks": 1, "resident_groups": 2, "delay": 1}},
-        {"a": {"prompt": [[2, 5]], "output": [1]}, "d": {"prompt": [[2, 6]], "output": [17]}},
-        [],
-    ),
-    (  # one content has two keys (90), and one of them is removed
-        HOST
-        | {"num_gpu_blocks": 28, "max_model_len": 39}
-        | {"host": {"num_blocks": 12, "hot_blocks": 3, "writes_through": False, "loads": True}},
-        {
-            "c": {"prompt": [0, 3, 4], "output": [62, 63]}
-            | {"embeddings": [{"offset": 0, "values": [5]}]},
-            "d": {"prompt": [0, 3, 4, [62, 94]], "output": [67, 68]}
-            | {"embeddings": [{"offset": 0, "values": [5]}]},
-            "f": {"prompt": [[30, 62]], "output": [80]},
-        },
-        [],
-    ),
-)
-"""Deployments, requests and pauses in which nothing is wrong, and once something seemed to be."""
-
-SOUND_STEPS: tuple[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]], ...] = (
-    (  # a state is not hit in the step that computes it, though who computes it has ended
-        {
-            "groups": [
-                {"kind": "mamba", "block_size": 8},
-                {"kind": "full_attention", "block_size": 2},
-            ]
-        }
-        | {"num_gpu_blocks": 20, "hash_block_size": 2, "max_model_len": 32},
-        {
-            "b": {"prompt": [[1, 29]], "output": [[30, 32]]},
-            "c": {"prompt": [[1, 25]], "skip_reading_prefix_cache": True},
-            "d": {"prompt": [[1, 25]]},
-        },
-        [
-            *({"do": "schedule", "request": "b", "tokens": n} for n in (29, 6, 11, 1, 7, 1)),
-            {"do": "finish", "request": "b"},
-            {"do": "schedule", "request": "c"},
-            {"do": "finish", "request": "c"},
-            {"do": "schedule", "request": "d", "tokens": 15},
-        ],
-    ),
-    (  # a load that fails in part leaves alone what was hit before
-        {"groups": [{"kind": "full_attention", "block_size": 3}], "num_gpu_blocks": 8}
-        | {"max_model_len": 13, "max_num_batched_tokens": 3, "hash_block_size": 3}
-        | {"use_eagle": True, "num_speculative_tokens": 3},
-        {"b": {"prompt": [[1, 12]]}, "c": {"prompt": [[1, 13]]}},
-        [
-            {"do": "load", "request": "b", "tokens": 31},
-            {"do": "loaded", "request": "b"},
-            {"do": "load", "request": "c", "tokens": 4},
-            {"do": "loaded", "request": "c", "tokens": 5},
-            {"do": "schedule", "request": "c"},
-            {"do": "schedule", "request": "b"},
-        ],
-    ),
-    (  # an entry inside a block that was registered, and evicted
-        {"groups": [{"kind": kind, "block_size": 6, "prefill_lookahead": 2} for kind in KINDS]}
-        | {"num_gpu_blocks": 6, "hash_block_size": 2, "max_model_len": 15, "use_eagle": True}
-        | {"num_hash_lookahead_tokens": 2, "mamba_checkpoint_alignment": 2}
-        | {"mamba_shared_prefix_checkpoint": True},
-        {"a": {"prompt": [[1, 13]], "output": [14, 15]}},
-        [
-            {"do": "schedule", "request": "a"},
-            {"do": "schedule", "request": "a"},
-            {"do": "evict", "request": "a", "group": 1, "blocks": [1]},
-            {"do": "schedule", "request": "a"},
-        ],
-    ),
-)
-"""Engines, requests and steps of histories of managers that are right in the same way, but for
-their events."""
+SOUND = Path(__file__).parent / "cases" / "sound.jsonl"
+"""Histories without a fault, but for events of managers, in which once something seemed to be."""
 
 
 @pytest.mark.long
 @pytest.mark.release
 def test_what_is_right_of_a_release_is_no_finding() -> None:
-    plain = {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 45}
-    plain |= {"max_model_len": 11, "max_num_batched_tokens": 152}
-    made = [
-        {"kind": "scheduler", "version": 1, "deployment": plain | deployment}
-        | {"requests": requests, "pauses": pauses}
-        for deployment, requests, pauses in SOUND
-    ]
-    made += [
-        {"engine": engine, "requests": requests, "steps": steps}
-        for engine, requests, steps in SOUND_STEPS
-    ]
-    histories = [read_any(json.dumps(each)) for each in made]
+    histories = read_lines(SOUND.read_bytes(), SOUND.name, read_any)
     for report in run_mixed(resolve("0.33.0"), histories, limits()):
         assert not report.unsettled
         shown = [found.signature for found in report.findings]
@@ -544,17 +404,6 @@ def test_checkpoints_where_hits_are_aligned_are_not_judged(layers: tuple[Layers,
 
 
 @pytest.mark.release
-def test_the_command_plays_a_history_of_a_scheduler(tmp_path: Path) -> None:
-    path = tmp_path / "history.json"
-    path.write_text(write_workload(SchedulerHistory(ATTENTION, REQUESTS)), encoding="utf-8")
-    result = hitproof("replay", str(path), "0.33.0", "--format", "json")
-    assert result.returncode == 0
-    printed = json.loads(result.stdout)
-    assert printed["requests"]["b"]["hit"] == 64
-    assert printed["verdict"] == "conforms"
-
-
-@pytest.mark.release
 def test_the_command_plays_histories_of_both_kinds(tmp_path: Path) -> None:
     """Lines of the corpus are of managers and of schedulers."""
     lines = CORPUS.read_bytes().splitlines(keepends=True)
@@ -595,14 +444,6 @@ def test_histories_of_both_kinds_are_told_apart() -> None:
 def test_a_history_that_is_none_is_refused(text: str, reason: str) -> None:
     with pytest.raises(HistoryError, match=reason):
         read_workload(text, "it")
-
-
-def test_a_history_of_a_scheduler_has_no_trace(tmp_path: Path) -> None:
-    path = tmp_path / "history.json"
-    path.write_text(write_workload(SchedulerHistory(ATTENTION, REQUESTS)), encoding="utf-8")
-    result = hitproof("replay", str(path), "0.33.0", "--trace")
-    assert result.returncode == int(Verdict.USAGE)
-    assert "leave out --trace" in one_sentence(result)
 
 
 def test_a_scheduler_that_asks_its_configuration_for_more(broken_copy: Copy) -> None:

@@ -8,9 +8,11 @@ import inspect
 import json
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hitproof.conformance.checks.registry import CHECKS
@@ -20,57 +22,7 @@ from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.gate.obligations import Task, tasks
 from hitproof.vllm_integration.worker.replay import played
 
-FULL, WINDOW = "managers FullAttentionManager", "managers SlidingWindowManager"
-FULL_HIT, WINDOW_HIT = f"{FULL} find_longest_cache_hit", f"{WINDOW} find_longest_cache_hit"
-STATE_HIT = "managers MambaManager find_longest_cache_hit"
-MASK = f"{WINDOW} reachable_block_mask"
-REGISTER = "managers SingleTypeKVCacheManager cache_blocks"
-REGISTER_FULL = "pools BlockPool cache_full_blocks"
-LOOKUP = "whole KVCacheManager get_computed_blocks"
-KEEP_TO_LAST = "drop_eagle_block = False"
-SHORTER = "max_length = max(max_length - alignment_tokens, 0)"
-NARROWER = """kv_cache_spec = __import__("dataclasses").replace(
-    kv_cache_spec,
-    sliding_window=max(1, kv_cache_spec.sliding_window - kv_cache_spec.block_size),
-)"""
-NOTHING, MISS = "return None", "return self.empty_kv_cache_blocks, 0, 0"
-CLASS = "type(kv_cache_spec).__name__ == "
-FAULTS = {
-    "MLA, lookup": (FULL_HIT, f"{CLASS}'MLAAttentionSpec'", KEEP_TO_LAST),
-    "hidden states, lookup": (FULL_HIT, f"{CLASS}'HiddenStateCacheSpec'", SHORTER),
-    "sinks, lookup": (FULL_HIT, f"{CLASS}'SinkFullAttentionSpec'", SHORTER),
-    "reference windows, lookup": (FULL_HIT, f"{CLASS}'RSWASpec'", KEEP_TO_LAST),
-    "window MLA, lookup": (WINDOW_HIT, f"{CLASS}'SlidingWindowMLASpec'", NARROWER),
-    "window MLA, mask": (MASK, f"{CLASS}'SlidingWindowMLASpec'", NARROWER),
-    "large heads": (WINDOW_HIT, "kv_cache_spec.head_size > 128", NARROWER),
-    "many heads": (MASK, "kv_cache_spec.num_kv_heads > 4", NOTHING),
-    "bfloat16": (FULL_HIT, "str(kv_cache_spec.dtype) == 'torch.bfloat16'", KEEP_TO_LAST),
-    "quantized": (FULL_HIT, "kv_cache_spec.kv_quant_mode", SHORTER),
-    "padded pages": (STATE_HIT, "kv_cache_spec.page_size_padded", SHORTER),
-    "full in place of a window": (FULL_HIT, "kv_cache_spec.sliding_window", SHORTER),
-    "Mamba type": (STATE_HIT, "kv_cache_spec.mamba_type.name == 'LINEAR'", SHORTER),
-    "drafting layers": (MASK, "kv_cache_spec.is_draft", NOTHING),
-    "priority": (REGISTER, "request.priority > 0", NOTHING),
-    "client": (LOOKUP, "request.client_index", MISS),
-    "session": (LOOKUP, "request.session_id", MISS),
-    "async": (REGISTER, "request.num_output_placeholders", NOTHING),
-    "temperature": (REGISTER, "request.sampling_params.temperature == 0", NOTHING),
-    "second adapter": (
-        "utils _gen_lora_extra_hash_keys",
-        "request.lora_request is not None and request.lora_request.lora_int_id > 1",
-        "return []",
-    ),
-    "large pool": (REGISTER_FULL, "self.num_gpu_blocks > 250", NOTHING),
-    "smallest pool": (
-        "hybrid verify_and_split_kv_cache_groups",
-        "self.block_pool.get_num_free_blocks() < 4",
-        "self.attention_groups.pop()",
-    ),
-    "no events": (REGISTER_FULL, "not self.enable_kv_cache_events", NOTHING),
-    "metrics": (REGISTER_FULL, "self.metrics_collector", NOTHING),
-    "no statistics": (LOOKUP, "not self.log_stats", MISS),
-}
-"""A function, when it is wrong, and what it does then: first of all, or with groups at last."""
+FAULTS = tomllib.loads(Path(__file__).with_name("cases").joinpath("edits.toml").read_text("utf-8"))
 
 
 @contextmanager
@@ -120,11 +72,11 @@ def seen(root: str) -> dict[str, str]:
     some = [p for p in plays(Profile.DEFAULT, False) if p.origin is Origin.GENERATED]
     judged: list[Task | Play] = [*some[:30], *small, *some[30:150]]
     found = {}
-    for name, fault in FAULTS.items():
+    for name, fault in FAULTS["variants"].items():
         found[name] = ""
         for each in judged:
             before = as_it_is(each)
-            with _wrong(subject, *fault):
+            with _wrong(subject, fault["of"], fault["when"], fault["then"]):
                 after = shown(each)
             if before != after:
                 found[name] = str(each)
