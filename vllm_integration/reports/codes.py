@@ -1,6 +1,7 @@
 """What codes mean, as people and as programs read it."""
 
 import textwrap
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -9,6 +10,7 @@ from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.conformance.findings.meaning import Code, Parameter
 from hitproof.conformance.findings.rules import cited, sort_of
 from hitproof.conformance.picking import picked
+from hitproof.vllm_integration.reports.printing import print_text, whole
 from hitproof.vllm_integration.survey.examples import Example
 
 _PIPE_WIDTH = 100
@@ -55,31 +57,27 @@ def _example_json(example: Example) -> dict[str, Any]:
 
 def print_codes(console: Console) -> None:
     """Every code with its class and its sentence."""
-    width = max(map(len, Code))
-    for code in Code:
-        meaning = MEANINGS[code]
-        classes = ", ".join(meaning.classes)
-        _line(f"{code:<{width}}  {classes + ':':<14} {_sentence(code)}", console)
+    codes = [(code, ", ".join(MEANINGS[code].classes), _sentence(code)) for code in Code]
+    print_text(console, "codes.txt", codes=codes, width=max(map(len, Code)))
 
 
 def print_code(code: Code, example: Example | None, console: Console) -> None:
     """What a code means, with an example."""
     meaning = MEANINGS[code]
-    _line(f"{code}: {_sentence(code)}", console)
-    _fact("class", ", ".join(meaning.classes), console)
     named = [(f"{sort_of(name)} {name}", cited(name).sentence) for name in meaning.claims]
     named += [("any claim", "where a check that is about it finds it")] * meaning.any_claim
-    for number, (name, sentence) in enumerate(named):
-        _fact("" if number else "breaks", name, console)
-        _fact("", f"  {sentence}", console)
-    _fact("means", meaning.means, console)
-    _fact("effect", meaning.effect, console)
-    for number, parameter in enumerate(meaning.parameters):
-        _fact("" if number else "parameters", _described(parameter), console)
-    if example is None:
-        _fact("example", "none is known in the surveyed releases of vLLM", console)
-    else:
-        _print_example(example, console)
+    print_text(
+        console,
+        "codes.txt",
+        codes=(),
+        code=code,
+        sentence=_sentence(code),
+        meaning=meaning,
+        named=named,
+        example=example,
+        described=_described,
+        wrapped=partial(_wrapped, console),
+    )
 
 
 def _described(parameter: Parameter) -> str:
@@ -89,22 +87,6 @@ def _described(parameter: Parameter) -> str:
     return f"{parameter.name} = {values}{optional}: {parameter.about}"
 
 
-def _print_example(example: Example, console: Console) -> None:
-    sighting, fault = example.sighting, example.fault
-    where = f"vLLM {example.release}"
-    if fault is not None:
-        where += f", fault {fault.number} of BUGS.md: {fault.title}"
-    _fact("example", where, console)
-    _fact("", f"{sighting.signature.divergence}: {sighting.signature.headline}", console)
-    for label, facts in (
-        ("given", sighting.given),
-        ("spec", (sighting.spec,)),
-        ("vllm", (sighting.actual,)),
-    ):
-        for number, fact in enumerate(facts):
-            _fact("", f"{'' if number else label:<5} {' ' if number else ':'} {fact}", console)
-
-
 def _sentence(code: Code) -> str:
     """The code's sentence, with the names of parameters in angle brackets: in square, optional."""
     meaning = MEANINGS[code]
@@ -112,21 +94,16 @@ def _sentence(code: Code) -> str:
     return meaning.sentence.format(**names)
 
 
-def _fact(label: str, text: str, console: Console) -> None:
+def _wrapped(console: Console, label: str, text: str) -> str:
     """A fact under its label; what does not fit goes on below it."""
     head = f"  {label:<{_LABEL}}{':' if label else ' '} "
     room = (console.width if console.is_terminal else _PIPE_WIDTH) - len(head) - 1
-    indent = " " * (len(text) - len(text.lstrip()))
-    for line in textwrap.wrap(
-        text,
-        max(room, 20),
-        subsequent_indent=indent,
+    below = " " * (len(head) + len(text) - len(text.lstrip()))
+    lines = textwrap.wrap(
+        f"{head}{text}",
+        len(head) + max(room, 20),
+        subsequent_indent=below,
         break_long_words=False,
         break_on_hyphens=False,
-    ):
-        _line(f"{head}{line}", console)
-        head = " " * len(head)
-
-
-def _line(text: str, console: Console) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    )
+    return "\n".join(map(whole, lines))

@@ -3,7 +3,6 @@
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from hitproof.conformance.picking import picked
 from hitproof.conformance.scope.configurations import Configuration
@@ -12,7 +11,7 @@ from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import Layout, layouts, of_tiers
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.conformance.words import count
+from hitproof.vllm_integration.reports.printing import print_text
 
 
 def configs_json(profile: Profile) -> dict[str, Any]:
@@ -38,19 +37,17 @@ def configs_json(profile: Profile) -> dict[str, Any]:
 
 def print_configs(profile: Profile, console: Console) -> None:
     """What a profile covers, a line each."""
-    one_group, several = configurations(profile), _several(profile)
-    _print_list("one group", [each for each in one_group if not each.model], console)
-    _print_list("layouts", [each for each in several if not each.model], console)
-    for model in MODELS:
-        console.print(f"[bold]{escape(model.name)}[/]: {escape(model.origin)}")
-        for each in _every(profile):
-            if _is_of(each, model.name):
-                console.print(f"  {_line(each)}", markup=False)
-    every, lacking = list(pairs()), missing(profile)
-    console.print(
-        f"{count(one_group, 'configuration')} of one group, {count(several, 'layout')}; "
-        f"{len(every) - len(lacking)} of {len(every)} possible pairs of properties "
-        f"({', '.join(PROPERTIES)}) are covered"
+    every = len(list(pairs()))
+    print_text(
+        console,
+        "configs.txt",
+        one_group=list(configurations(profile)),
+        several=_several(profile),
+        models=MODELS,
+        is_of=_is_of,
+        every=every,
+        lacking=len(missing(profile)),
+        properties=PROPERTIES,
     )
 
 
@@ -60,16 +57,6 @@ def _every(profile: Profile) -> list[Configuration | Layout]:
 
 def _several(profile: Profile) -> list[Layout]:
     return [*layouts(profile), *of_tiers(profile)]
-
-
-def _print_list(title: str, judged: list[Any], console: Console) -> None:
-    console.print(f"[bold]{title}[/]")
-    for each in judged:
-        console.print(f"  {_line(each)}", markup=False)
-
-
-def _line(judged: Configuration | Layout) -> str:
-    return f"{judged.describe()}, hash blocks of {judged.hash_block_size}, {judged.bound_in_words}"
 
 
 def _judged(judged: Configuration | Layout) -> dict[str, Any]:

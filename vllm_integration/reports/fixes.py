@@ -1,20 +1,17 @@
 """Fixes as people and programs read them, and as an issue and a pull request of vLLM."""
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, Fix
 from hitproof.vllm_integration.fixes.suites import Suites
 from hitproof.vllm_integration.fixes.verifying import Verified
-from hitproof.vllm_integration.reports.printing import print_text
+from hitproof.vllm_integration.reports.printing import print_lines, print_text, table
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.survey.faults import Fault
 from hitproof.vllm_integration.survey.survey import Release, seen_in, span
@@ -24,13 +21,14 @@ from hitproof.vllm_integration.templates import templates
 
 def print_list(fixes: Sequence[Fix], console: Console) -> None:
     """A table with a row for each fix."""
-    table = Table("fault", "class", "what the patch does", "codes", "lines")
+    columns = "fault", "class", "what the patch does", "codes", "lines"
+    rows = []
     for fix in fixes:
         removed, added = lines_of(fix)
-        cells = ", ".join(fix.classes), fix.title, str(len(fix.codes)), f"+{added} -{removed}"
         numbers = ", ".join(str(fault.number) for fault in fix.faults)
-        table.add_row(numbers, *map(escape, cells))
-    console.print(table)
+        lines = f"+{added} -{removed}"
+        rows.append((numbers, ", ".join(fix.classes), fix.title, len(fix.codes), lines))
+    print_lines(console, table(columns, rows))
 
 
 def lines_of(fix: Fix) -> tuple[int, int]:
@@ -52,38 +50,15 @@ def fix_json(fix: Fix) -> dict[str, Any]:
 
 def shown(fix: Fix) -> str:
     """All that there is to say of a fix, with the patch last."""
-    told = [
-        ("Class", ", ".join(fix.classes)),
-        *(
-            part
-            for fault in fix.faults
-            for part in (
-                ("Fault", f"{fault.number}. {fault.title}"),
-                ("Wrong", fault.reason),
-                ("Impact", fault.impact),
-                ("Trigger", fault.trigger),
-                ("Reached by", fault.reach),
-            )
-        ),
-        ("Change", fix.change),
-        ("Cost", fix.cost),
-        ("Pinned by", fix.pinned),
-        ("Removes", "\n".join(fix.codes)),
-    ]
-    lines = [f"{name}: {_indented(text)}" for name, text in told if text]
-    test = f"Test, for {fix.test_file}:\n\n{fix.test.strip()}\n"
-    return "\n".join([fix.title, "", *lines, "", test, f"Patch:\n\n{fix.patch}"])
-
-
-def _indented(text: str) -> str:
-    return textwrap.indent(text.strip(), "  ").strip()
+    return _template("fix.txt").render(fix=fix)
 
 
 def upstream(fix: Fix, releases: Sequence[Release]) -> str:
     """A fix as an issue and pull request of vLLM, in Markdown."""
     seen = seen_in(releases, fix.faults)
-    template = templates(Path(__file__).parent / "templates").get_template("fix.md")
-    return template.render(fix=fix, affected=lambda each: span(seen[each.number], releases))
+    return _template("fix.md").render(
+        fix=fix, affected=lambda each: span(seen[each.number], releases)
+    )
 
 
 def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:
@@ -132,3 +107,7 @@ def _why(fault: Fault, each: Verified) -> str:
         return ": the fix does not touch the copy of the code in a tier"
     why = UNFIXED.get(fault.number)
     return f": {why}" if why else ""
+
+
+def _template(name: str) -> Any:
+    return templates(Path(__file__).parent / "templates").get_template(name)

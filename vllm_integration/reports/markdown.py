@@ -4,9 +4,14 @@ from collections.abc import Iterable, Sequence
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; a column whose name ends with a colon has its cells to the right."""
-    names = [column.rstrip(":") for column in columns]
-    rule = "".join("--:|" if column.endswith(":") else "---|" for column in columns)
+    """A table; a column whose name ends with a colon has its cells to the right.
+
+    Between colons they are in the middle.
+    """
+    names = [column.strip(":") for column in columns]
+    rule = "".join(
+        ":-:|" if each[:1] == ":" else "--:|" if each.endswith(":") else "---|" for each in columns
+    )
     return "\n".join((_row(names), f"|{rule}", *map(_row, rows)))
 
 

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.judge.policy_costs import Cost, LostHit, Who
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import in_tokens
 from hitproof.vllm_integration.gate.policies import Standing, costs_of
+from hitproof.vllm_integration.reports.printing import print_text
 
 _LATER = {
     Who.RESEND: "repeating it",
@@ -79,14 +78,5 @@ def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
 def print_policies(standings: list[Standing], console: Console) -> None:
     """What `hitproof policies` prints: a line for each value of each policy, and what they cost."""
     probed = any(standing.actual is not None for standing in standings)
-    table = Table("policy", "value", "releases", *(["the target"] if probed else []))
-    for standing in standings:
-        name = standing.policy.name
-        for era in standing.policy.eras:
-            here = "as expected" if standing.agrees else "[red]not expected[/red]"
-            shown = here if era.value == standing.actual else ""
-            table.add_row(name, era.value, era.releases, *([shown] if probed else []))
-            name = ""
-    console.print(table)
-    for line in costs_in_words(standings):
-        console.print(escape(line))
+    told = {"standings": standings, "probed": probed, "costs": costs_in_words(standings)}
+    print_text(console, "policies.txt", **told)

@@ -101,10 +101,10 @@ def _print_table(
     options: dict[str, Any],
 ) -> None:
     made = (each if isinstance(each, str) else Column(**each) for each in columns)
-    table = Table(*made, **options)
+    drawn = Table(*made, **options)
     for row in rows:
-        table.add_row(*map(marked, row))
-    console.print(table)
+        drawn.add_row(*map(marked, row))
+    console.print(drawn)
 
 
 def styled(style: str, text: object) -> str:
@@ -122,7 +122,7 @@ def _fact(label: str, text: object) -> str:
     return f"  {label:<6}{':' if label else ' '} {_LABEL}{text}"
 
 
-def _table(columns: Sequence[object], rows: Sequence[Sequence[object]], **options: Any) -> str:
+def table(columns: Sequence[object], rows: Sequence[Sequence[object]], **options: Any) -> str:
     """A table; the options are those of Rich, and so are those of a column that has some."""
     return _TABLE + json.dumps([columns, [[*map(str, row)] for row in rows], options])
 
@@ -140,7 +140,7 @@ def _environment() -> "Environment":
         **{each.__name__: each for each in (count, in_blocks, in_tokens, sort_of)},
         **{each.__name__: each for each in (in_short, read_trace, reasons, told_steps)},
         "fact": _fact,
-        "table": _table,
+        "table": table,
         "json": json.dumps,
         "Verdict": Verdict,
         "signature": Signature.from_json,

@@ -1,8 +1,9 @@
 """The survey as a table and as BUGS.md."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hitproof.conformance.findings.signatures import SEVERITY, in_lines
 from hitproof.conformance.ledger.ledger import CauseStatus
@@ -50,24 +51,28 @@ _METHODS = {
 def table(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
     """A Markdown table: a row for each fault, open ones first, and a column for each release."""
     seen = seen_in(releases, faults)
-    header = ["fault", *(release.version for release in releases)]
-    lines = [f"| {' | '.join(header)} |", "|" + "---|" + ":-:|" * len(releases)]
-    rows = {
+    titles = {
         each.number: f"[{each.number}. {each.title}](BUGS.md#{each.number})"
         + ("" if each.status is CauseStatus.FAULT else f" ({each.status})")
         for group in grouped(releases, faults).values()
         for each in group
     }
     if 0 in seen:
-        rows[0] = _UNDOCUMENTED
-    for number, title in rows.items():
-        cells = [_cell(seen[number].get(release.version, ())) for release in releases]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    lines.append("")
-    if shown := checks(releases, faults):
-        lines += [*shown.splitlines(), ""]
-    lines += ["U unsound, C crash, D wrong drafts, L lost hit, W waste.", "", *_states(releases)]
-    return "\n".join(lines) + "\n"
+        titles[0] = _UNDOCUMENTED
+    states: dict[State | None, list[str]] = {}
+    for release in releases:
+        states.setdefault(release.judged_by, []).append(release.version)
+    return _template("survey.md").render(
+        table=markdown.table,
+        columns=[f":{release.version}:" for release in releases],
+        rows=[
+            (title, *(_cell(seen[number].get(release.version, ())) for release in releases))
+            for number, title in titles.items()
+        ],
+        checks=checks(releases, faults),
+        states=states,
+        this_state=this_state(),
+    )
 
 
 def checks(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
@@ -103,29 +108,6 @@ def _reason(release: Release, faults: Sequence[Fault]) -> str:
     return "; ".join(parts) or "all that is found is in the ledger"
 
 
-def _states(releases: Sequence[Release]) -> Iterator[str]:
-    """Which state of hitproof judged which releases, and whether it is the one that runs."""
-    by_state: dict[State | None, list[str]] = {}
-    for release in releases:
-        by_state.setdefault(release.judged_by, []).append(release.version)
-    for state, versions in by_state.items():
-        which = f"{', '.join(versions)} {'was' if len(versions) == 1 else 'were'}"
-        if len(by_state) == 1:
-            which = "This was"
-        if state is None:
-            yield (
-                f"{which} judged by an earlier state of hitproof, which was not recorded; "
-                "`hitproof survey RELEASE...` judges by this one."
-            )
-        elif state == this_state():
-            yield f"{which} judged by this state of hitproof, {state.version}."
-        else:
-            yield (
-                f"{which} judged by another state of hitproof than this, {state.version} (source "
-                f"{state.digest[:12]}); `hitproof survey RELEASE...` judges by this one."
-            )
-
-
 def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
     """BUGS.md: open and fixed faults, each with its releases and its smallest case."""
     seen, costs = seen_in(releases, faults), read_costs()
@@ -136,8 +118,7 @@ def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
         last = max(seen[fault.number], key=versions.index)
         return last, min(seen[fault.number][last], key=_size)
 
-    template = templates(Path(__file__).parent / "templates").get_template("bugs.md")
-    told = template.render(
+    told = _template("bugs.md").render(
         releases=releases,
         sections=grouped(releases, faults),
         extent=lambda fault: _extent(seen[fault.number], releases),
@@ -200,3 +181,7 @@ def _cell(found: Sequence[Sighting]) -> str:
 def _size(sighting: Sighting) -> tuple[int, int, str]:
     order = SEVERITY.index(Divergence(sighting.signature.divergence))
     return order, sum(map(len, sighting.given)), sighting.actual
+
+
+def _template(name: str) -> Any:
+    return templates(Path(__file__).parent / "templates").get_template(name)
