@@ -28,7 +28,7 @@ from hitproof.vllm_integration.commands.running import (
 )
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.reports.campaign import campaign_json, print_campaign
-from hitproof.vllm_integration.reports.html.campaign import campaign_page
+from hitproof.vllm_integration.reports.html.charts import campaign_page
 from hitproof.vllm_integration.sandbox.driver import JOBS, Limits
 from hitproof.vllm_integration.verdict import Verdict
 

@@ -29,8 +29,8 @@ from hitproof.vllm_integration.gate.policies import best_values, chosen_values
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import Selection, Wanted, names_from
-from hitproof.vllm_integration.reports import text as rendering
-from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports import check as rendering
+from hitproof.vllm_integration.reports.check import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page

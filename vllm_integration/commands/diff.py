@@ -22,8 +22,7 @@ from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.ci.github import diff_annotations
 from hitproof.vllm_integration.reports.ci.sarif import diff_sarif
-from hitproof.vllm_integration.reports.diff import markdown, print_diff
-from hitproof.vllm_integration.reports.diff_json import diff_json
+from hitproof.vllm_integration.reports.diff import diff_json, markdown, print_diff
 from hitproof.vllm_integration.reports.html.pages import diff_page
 from hitproof.vllm_integration.reproduce.tested import tested
 from hitproof.vllm_integration.sandbox.driver import Limits

@@ -22,7 +22,7 @@ from hitproof.vllm_integration.gate.doctor import (
 )
 from hitproof.vllm_integration.gate.doctor_history import write_histories
 from hitproof.vllm_integration.reports.doctor import diagnosis_json, print_diagnosis
-from hitproof.vllm_integration.reports.html.doctor import doctor_page
+from hitproof.vllm_integration.reports.html.pages import doctor_page
 from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict

@@ -32,7 +32,7 @@ from hitproof.vllm_integration.gate.doctor import (
     read_model,
     with_paths,
 )
-from hitproof.vllm_integration.reports.html.simulate import simulate_page
+from hitproof.vllm_integration.reports.html.charts import simulate_page
 from hitproof.vllm_integration.reports.simulate import (
     print_simulated,
     simulated_csv,

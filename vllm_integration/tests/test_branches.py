@@ -49,8 +49,7 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.branches import measured_json as branches_json
 from hitproof.vllm_integration.reports.branches import print_measured
-from hitproof.vllm_integration.reports.check_json import report_json
-from hitproof.vllm_integration.reports.text import print_report
+from hitproof.vllm_integration.reports.check import print_report, report_json
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import PLAIN, Copy, limits, release

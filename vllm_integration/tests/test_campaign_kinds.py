@@ -31,7 +31,7 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import Selection, Wanted
 from hitproof.vllm_integration.reports.campaign import campaign_json
-from hitproof.vllm_integration.reports.html.campaign import campaign_page
+from hitproof.vllm_integration.reports.html.charts import campaign_page
 from hitproof.vllm_integration.survey.survey import survey as of_release
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.tests.conftest import Copy, release

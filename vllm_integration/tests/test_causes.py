@@ -20,10 +20,9 @@ from hitproof.vllm_integration.gate.places import located
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.reports.causes import causes, known_from, of
-from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports.check import known_in_words, report_json
 from hitproof.vllm_integration.reports.ci import github
 from hitproof.vllm_integration.reports.html.pages import check_page
-from hitproof.vllm_integration.reports.text import known_in_words
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.survey.faults import status_of
 from hitproof.vllm_integration.targets.changed import Hunk, hunks

@@ -22,8 +22,7 @@ from hitproof.vllm_integration.gate.obligations import Played, Task
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.side_by_side import ON_ONE_ONLY
 from hitproof.vllm_integration.reports.ci.github import diff_annotations
-from hitproof.vllm_integration.reports.diff import markdown, print_diff, style, summary
-from hitproof.vllm_integration.reports.diff_json import diff_json
+from hitproof.vllm_integration.reports.diff import diff_json, markdown, print_diff, style, summary
 from hitproof.vllm_integration.reports.html.pages import diff_page
 from hitproof.vllm_integration.tests import in_process, reports
 from hitproof.vllm_integration.verdict import Verdict

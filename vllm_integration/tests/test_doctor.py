@@ -38,7 +38,7 @@ from hitproof.vllm_integration.reports.doctor import (
     facts,
     shortest_in_words,
 )
-from hitproof.vllm_integration.reports.html.doctor import doctor_page
+from hitproof.vllm_integration.reports.html.pages import doctor_page
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target

@@ -19,7 +19,7 @@ from hitproof.vllm_integration.gate.diff import Diff, compare
 from hitproof.vllm_integration.gate.equivalence import Version, Versions
 from hitproof.vllm_integration.gate.obligations import tasks
 from hitproof.vllm_integration.gate.run import Run
-from hitproof.vllm_integration.reports.diff_json import diff_json
+from hitproof.vllm_integration.reports.diff import diff_json
 from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.changed import changed_functions
 from hitproof.vllm_integration.targets.resolving import resolve

@@ -19,7 +19,7 @@ from hitproof.vllm_integration.gate.growth import held_start_ups
 from hitproof.vllm_integration.gate.obligations import Played, histories, of_entries
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
-from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports.check import report_json
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import Copy, limits, release
 from hitproof.vllm_integration.tests.reports import (

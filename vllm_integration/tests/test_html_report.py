@@ -19,8 +19,7 @@ from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.html import writing
-from hitproof.vllm_integration.reports.html.pages import check_page, diff_page
-from hitproof.vllm_integration.reports.html.scripts import THEME
+from hitproof.vllm_integration.reports.html.pages import THEME, check_page, diff_page
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.reports import REPORTS, conforming, diverging, found, known
 from hitproof.vllm_integration.verdict import Verdict
@@ -83,7 +82,7 @@ def test_a_page_stands_alone(make: Any) -> None:
     assert not {"link", "img", "iframe", "object"} & {tag for tag, _ in page.elements}
     assert f"script-src '{THEME.hash}'\"" in text
     assert len(page.named("script")) == 1
-    assert f"<script>{THEME.text}</script>" in text
+    assert f"<script>{THEME}</script>" in text
     for tag, reference in references(page):
         assert tag == "a", reference
         assert reference.startswith(("#", "https://")), reference
@@ -152,7 +151,7 @@ def test_what_a_target_says_cannot_become_part_of_the_page() -> None:
     text = check_page(report, bad)
     page = Page(text)
     assert len(page.named("script")) == 1
-    assert bad.strip("\x00") not in text.replace(f"<script>{THEME.text}</script>", "")
+    assert bad.strip("\x00") not in text.replace(f"<script>{THEME}</script>", "")
     assert "alert(1)" in page.text
     assert "\x00" not in page.text
 

@@ -12,10 +12,9 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, longer_tail
 from hitproof.vllm_integration.gate.last_failed import LastFailed
 from hitproof.vllm_integration.gate.report import Report, SinceThen
-from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports.check import print_report, report_json
 from hitproof.vllm_integration.reports.ci import github
 from hitproof.vllm_integration.reports.printing import drawn
-from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.in_process import KEEPS, ONLY, TARGET, WINDOWS, judged, known
 

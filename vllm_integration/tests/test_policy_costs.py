@@ -10,9 +10,8 @@ from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.judge.policy_costs import LostHit, history
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate.policies import Standing, best_values, costs_of, expected_value
-from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports.check import print_report, report_json
 from hitproof.vllm_integration.reports.policies import cost_json, costs_in_words, policies_json
-from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import limits

@@ -38,13 +38,11 @@ from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
 from hitproof.vllm_integration.gate.replay import ReplayReport
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import replay
-from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports.check import print_report, report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif, summary
-from hitproof.vllm_integration.reports.diff import markdown, print_diff
-from hitproof.vllm_integration.reports.diff_json import diff_json
+from hitproof.vllm_integration.reports.diff import diff_json, markdown, print_diff
 from hitproof.vllm_integration.reports.explain import print_story
 from hitproof.vllm_integration.reports.printing import drawn, plain, said
-from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.changed import Hunk
 from hitproof.vllm_integration.tests.reports import (
     CONFIGURATION,

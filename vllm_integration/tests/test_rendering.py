@@ -16,9 +16,9 @@ from hitproof.proofs.prover import ProofResult
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.check import print_report
 from hitproof.vllm_integration.reports.diff import print_diff
 from hitproof.vllm_integration.reports.proof import print_proofs
-from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.tests.reports import CONFIGURATION, conforming, found
 
 

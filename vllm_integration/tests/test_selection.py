@@ -19,12 +19,11 @@ from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.obligations import histories, tasks
 from hitproof.vllm_integration.gate.selection import NothingSelected, Selection
 from hitproof.vllm_integration.gate.sessions import Session, Sessions
-from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports.check import print_report, report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reports.printing import drawn
-from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.tests.in_process import (
     BROKEN,
     KEEPS,

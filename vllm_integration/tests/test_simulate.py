@@ -29,7 +29,7 @@ from hitproof.vllm_integration.gate.simulate import (
     simulate,
     simulate_tier,
 )
-from hitproof.vllm_integration.reports.html.simulate import simulate_page
+from hitproof.vllm_integration.reports.html.charts import simulate_page
 from hitproof.vllm_integration.reports.simulate import lookups, simulated_csv, simulated_json
 from hitproof.vllm_integration.survey import costs
 from hitproof.vllm_integration.targets.resolving import resolve

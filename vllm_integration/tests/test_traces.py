@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,8 @@ import pytest
 from hitproof.conformance.judge.tracing import traced
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_traces import TWICE, trace_of
-from hitproof.vllm_integration.reports.html.pages import replay_page
-from hitproof.vllm_integration.reports.html.scripts import THEME, TRACE
-from hitproof.vllm_integration.reports.html.traces import ShownTrace
+from hitproof.vllm_integration.reports.html.pages import THEME, TRACE, replay_page
+from hitproof.vllm_integration.reports.traces import states
 from hitproof.vllm_integration.tests.conftest import hitproof
 from hitproof.vllm_integration.tests.reports import replay_of
 from hitproof.vllm_integration.tests.test_html_report import Page, references
@@ -38,19 +38,18 @@ def test_a_page_has_every_state_and_a_slider() -> None:
 
 
 def test_a_page_shows_what_changed() -> None:
-    shown = ShownTrace.of(trace_of(broken.ShorterHit))
-    rows = [{row.name: row for row in state.rows} for state in shown.states]
-    assert {row.mark for row in rows[0].values()} == {""}
-    assert {row.mark for row in rows[1].values()} == {"+", "~"}
-    queue = rows[1]["free queue"]
-    assert (queue.mark, queue.parts, queue.was) == ("~", (("7-15", "added"),), "1-15")
-    gone = rows[2]["block table of a, group 0"]
-    assert (gone.mark, gone.parts) == ("-", (("1-3", "removed"),))
-    assert rows[2]["cached, group 0"].mark == ""
-    assert (shown.first, shown.breaks) == (3, (3,))
+    shown = states(trace_of(broken.ShorterHit))
+    rows = [{name: (mark, *more) for mark, name, *more in rows} for _, rows, _ in shown]
+    assert {mark for mark, *_ in rows[0].values()} == {""}
+    assert {mark for mark, *_ in rows[1].values()} == {"+", "~"}
+    assert rows[1]["free queue"] == ("~", [("7-15", "added")], "1-15")
+    assert rows[2]["block table of a, group 0"] == ("-", [("1-3", "removed")], "")
+    assert rows[2]["cached, group 0"][0] == ""
     assert '<tr class="same">' in replay_page([replay_of(broken.ShorterHit)], "hitproof")
-    fine = ShownTrace.of(traced(TWICE, broken.Broken(lambda manager: manager))[1])
-    assert (fine.first, fine.breaks) == (3, ())
+    _, fine = traced(TWICE, broken.Broken(lambda manager: manager))
+    page = replay_page([replace(replay_of(broken.ShorterHit), trace=fine)], "hitproof")
+    assert 'value="3"' in page
+    assert '<option value="3">' not in page
 
 
 VECTORS = Path(__file__).resolve().parents[2] / "conformance" / "vectors"

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from hitproof.spec.claims import Status
-from hitproof.vllm_integration.reports.text import print_report
+from hitproof.vllm_integration.reports.check import print_report
 from hitproof.vllm_integration.tests.conftest import Copy, Edits, Judge
 from hitproof.vllm_integration.tests.reports import inconclusive
 

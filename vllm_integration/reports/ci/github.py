@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports import text
+from hitproof.vllm_integration.reports import check
 from hitproof.vllm_integration.reports.ci.diff_problems import diff_problems
 from hitproof.vllm_integration.reports.ci.problems import (
     Problem,
@@ -41,7 +41,7 @@ def annotations(report: Report, verbose: bool) -> str:
     """
     told = [
         *([] if report.restricted is None else [readable(report.restricted.describe())]),
-        text.verdict_line(report),
+        check.verdict_line(report),
         *plain(said("held_against", report.target)).splitlines(),
         *plain(said("since_then", report.since_then)).splitlines(),
     ]

@@ -5,6 +5,7 @@ from pathlib import Path
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes
+from hitproof.vllm_integration.reports.check import verdict_line
 from hitproof.vllm_integration.reports.ci.problems import (
     Problem,
     new_problems,
@@ -12,7 +13,6 @@ from hitproof.vllm_integration.reports.ci.problems import (
 )
 from hitproof.vllm_integration.reports.markdown import escaped, table
 from hitproof.vllm_integration.reports.printing import plain, readable, said
-from hitproof.vllm_integration.reports.text import verdict_line
 from hitproof.vllm_integration.templates import templates
 
 _MOST_SHOWN = 10
