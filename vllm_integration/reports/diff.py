@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,8 +17,7 @@ from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
 from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.check import cause_json
 from hitproof.vllm_integration.reports.markdown import escaped, table
-from hitproof.vllm_integration.reports.printing import print_text
-from hitproof.vllm_integration.templates import templates
+from hitproof.vllm_integration.reports.printing import document, print_text
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_CASES = 4
@@ -140,12 +138,11 @@ def markdown(diff: Diff) -> str:
     """The comparison as a comment on a pull request."""
     columns = "effect", "where", "models", "smallest case", "base", "head"
     changes = [_history_row(each, diff) for each in diff.histories.changes if each.counts]
-    template = templates(Path(__file__).parent / "templates").get_template("diff.md")
     tables = (
         (columns, [*map(_row, diff.groups)]),
         (("in histories", "how many", *columns[3:]), changes),
     )
-    return template.render(told(diff), tables=tables, table=table).rstrip() + "\n"
+    return document("diff.md", **told(diff), tables=tables, table=table).rstrip() + "\n"
 
 
 def about(group: ChangeGroup) -> str:

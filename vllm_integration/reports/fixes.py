@@ -1,7 +1,6 @@
 """Fixes as people and programs read them, and as an issue and a pull request of vLLM."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,12 +10,11 @@ from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, Fix
 from hitproof.vllm_integration.fixes.suites import Suites
 from hitproof.vllm_integration.fixes.verifying import Verified
-from hitproof.vllm_integration.reports.printing import print_lines, print_text, table
+from hitproof.vllm_integration.reports.printing import document, print_lines, print_text, table
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.survey.faults import Fault
 from hitproof.vllm_integration.survey.survey import Release, seen_in, span
 from hitproof.vllm_integration.targets.reach import CORE
-from hitproof.vllm_integration.templates import templates
 
 
 def print_list(fixes: Sequence[Fix], console: Console) -> None:
@@ -50,15 +48,13 @@ def fix_json(fix: Fix) -> dict[str, Any]:
 
 def shown(fix: Fix) -> str:
     """All that there is to say of a fix, with the patch last."""
-    return _template("fix.txt").render(fix=fix)
+    return document("fix.txt", fix=fix)
 
 
 def upstream(fix: Fix, releases: Sequence[Release]) -> str:
     """A fix as an issue and pull request of vLLM, in Markdown."""
     seen = seen_in(releases, fix.faults)
-    return _template("fix.md").render(
-        fix=fix, affected=lambda each: span(seen[each.number], releases)
-    )
+    return document("fix.md", fix=fix, affected=lambda each: span(seen[each.number], releases))
 
 
 def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:
@@ -107,7 +103,3 @@ def _why(fault: Fault, each: Verified) -> str:
         return ": the fix does not touch the copy of the code in a tier"
     why = UNFIXED.get(fault.number)
     return f": {why}" if why else ""
-
-
-def _template(name: str) -> Any:
-    return templates(Path(__file__).parent / "templates").get_template(name)

@@ -45,6 +45,11 @@ def print_text(console: Console, name: str, /, **shown: Any) -> None:
     print_lines(console, _environment().get_template(name).render(**shown))
 
 
+def document(name: str, /, **shown: Any) -> str:
+    """What a template makes that is no report in the terminal."""
+    return _environment().get_template(name).render(**shown)
+
+
 def said(part: str, *about: Any) -> str:
     """What a macro of ``parts.txt`` makes; `print_lines` prints it."""
     return str(getattr(_environment().get_template("parts.txt").module, part)(*about))

@@ -2,13 +2,12 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from hitproof.conformance.findings.signatures import SEVERITY, in_lines
 from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.reports import markdown
+from hitproof.vllm_integration.reports.printing import document as rendered
 from hitproof.vllm_integration.survey.costs import in_words
 from hitproof.vllm_integration.survey.costs import read as read_costs
 from hitproof.vllm_integration.survey.faults import Fault, Method, cause
@@ -20,7 +19,6 @@ from hitproof.vllm_integration.survey.survey import (
     span,
     this_state,
 )
-from hitproof.vllm_integration.templates import templates
 from hitproof.vllm_integration.verdict import Verdict
 
 _UNDOCUMENTED = "not documented yet"
@@ -62,7 +60,8 @@ def table(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
     states: dict[State | None, list[str]] = {}
     for release in releases:
         states.setdefault(release.judged_by, []).append(release.version)
-    return _template("survey.md").render(
+    return rendered(
+        "survey.md",
         table=markdown.table,
         columns=[f":{release.version}:" for release in releases],
         rows=[
@@ -118,7 +117,8 @@ def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
         last = max(seen[fault.number], key=versions.index)
         return last, min(seen[fault.number][last], key=_size)
 
-    told = _template("bugs.md").render(
+    told = rendered(
+        "bugs.md",
         releases=releases,
         sections=grouped(releases, faults),
         extent=lambda fault: _extent(seen[fault.number], releases),
@@ -181,7 +181,3 @@ def _cell(found: Sequence[Sighting]) -> str:
 def _size(sighting: Sighting) -> tuple[int, int, str]:
     order = SEVERITY.index(Divergence(sighting.signature.divergence))
     return order, sum(map(len, sighting.given)), sighting.actual
-
-
-def _template(name: str) -> Any:
-    return templates(Path(__file__).parent / "templates").get_template(name)

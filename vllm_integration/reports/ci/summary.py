@@ -1,7 +1,5 @@
 """The summary of a job on GitHub: the verdict, and a table of what is new."""
 
-from pathlib import Path
-
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes
@@ -12,8 +10,7 @@ from hitproof.vllm_integration.reports.ci.problems import (
     of_cause,
 )
 from hitproof.vllm_integration.reports.markdown import escaped, table
-from hitproof.vllm_integration.reports.printing import plain, readable, said
-from hitproof.vllm_integration.templates import templates
+from hitproof.vllm_integration.reports.printing import document, plain, readable, said
 
 _MOST_SHOWN = 10
 """Findings in full, and reasons; GitHub cuts a summary of more than a megabyte."""
@@ -24,10 +21,10 @@ def markdown(report: Report) -> str:
     found = causes(report.judgement.new, report.target.version)
     others = [problem for problem in new_problems(report) if not problem.code]
     more = len(report.open_questions) - _MOST_SHOWN
-    environment = templates(Path(__file__).parents[1] / "templates")
-    environment.filters["said"] = _escaped
-    told = environment.get_template("summary.md").render(
+    told = document(
+        "summary.md",
         report=report,
+        said=_escaped,
         verdict=verdict_line(report),
         held_against=plain(said("held_against", report.target)),
         found=found,
