@@ -275,7 +275,7 @@ _REPLAYED = {
     # Each feature comes first as often as each other.
     Origin.SCENARIOS: _Some(2 * len(FEATURES), 20 * len(FEATURES), 600 * len(FEATURES)),
     Origin.FINE_SITUATION: _Some(every=10),
-    Origin.FINE: _Some(quick=28),  # the first are the most revealing
+    Origin.FINE: _Some(28, 112),  # the first are the most revealing
     Origin.FINE_GENERATED: _Some(6, 40, 2_300),
     Origin.FINE_TWINS: _Some(quick=2),
 }
