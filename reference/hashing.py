@@ -26,13 +26,6 @@ ROOT = bytes(32)
 
 
 @dataclass(frozen=True)
-class LoRA:
-    """The adapter of a request. vLLM: ``LoRARequest``."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class MultiModalFeature:
     """A multimodal item whose placeholder tokens a prompt holds; positions in tokens.
 
@@ -72,7 +65,7 @@ NO_EXTRA_KEYS = ExtraKeys()
 
 
 def extra_keys(
-    start: int, end: int, lora: LoRA | None, items: Sequence[MultiModalFeature], salt: str | None
+    start: int, end: int, lora: str | None, items: Sequence[MultiModalFeature], salt: str | None
 ) -> ExtraKeys:
     """The extra keys of the block of tokens from ``start`` to ``end``.
 
@@ -83,11 +76,10 @@ def extra_keys(
         for item in items
         if item.offset < end and start < item.offset + item.length
     )
-    name = None if lora is None else lora.name
     first_salt = (salt or None) if start == 0 else None
-    if name is None and not inside and first_salt is None:
+    if lora is None and not inside and first_salt is None:
         return NO_EXTRA_KEYS
-    return ExtraKeys(name, inside, first_salt)
+    return ExtraKeys(lora, inside, first_salt)
 
 
 def hash_block_tokens(

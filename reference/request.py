@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from hitproof.reference.hashing import (
     ExtraKeys,
-    LoRA,
     MultiModalFeature,
     extra_keys,
     hash_block_tokens,
@@ -38,7 +37,7 @@ class Request:
         request_id: str,
         prompt_token_ids: Iterable[int],
         hash_block_size: int,
-        lora_request: LoRA | None = None,
+        lora_name: str | None = None,
         mm_features: Sequence[MultiModalFeature] = (),
         cache_salt: str | None = None,
         skip_reading_prefix_cache: bool = False,
@@ -48,7 +47,7 @@ class Request:
         self.all_token_ids = list(prompt_token_ids)
         self.num_prompt_tokens = len(self.all_token_ids)
         self.hash_block_size = hash_block_size
-        self.lora_request = lora_request
+        self.lora_name = lora_name
         self.mm_features = tuple(mm_features)
         self.cache_salt = cache_salt
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
@@ -84,7 +83,7 @@ class Request:
     def extra_keys(self, start: int, end: int) -> ExtraKeys:
         """The extra keys of the block of tokens from ``start`` to ``end``."""
         covered = end + self.num_hash_lookahead_tokens
-        return extra_keys(start, covered, self.lora_request, self.mm_features, self.cache_salt)
+        return extra_keys(start, covered, self.lora_name, self.mm_features, self.cache_salt)
 
     def _hash_full_blocks(self) -> None:
         size, ahead = self.hash_block_size, self.num_hash_lookahead_tokens

@@ -23,7 +23,7 @@ from hitproof.conformance.subject.managers import (
 )
 from hitproof.reference.configuration import KVCacheConfig
 from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.hashing import ExtraKeys, LoRA, MultiModalFeature, block_hashes_of_size
+from hitproof.reference.hashing import ExtraKeys, MultiModalFeature, block_hashes_of_size
 from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.request import Request
@@ -88,7 +88,6 @@ class WatchedPool(BlockPool):
         """
         hashes = block_hashes_of_size(request.block_hashes, request.hash_block_size, block_size)
         cached, events = self._first[group], list[Stored]()
-        lora = None if request.lora_request is None else request.lora_request.name
         for index in registered:
             before = next((i for i in reversed(range(index)) if hashes[i] in cached), -1)
             start, end = (before + 1) * block_size, (index + 1) * block_size
@@ -99,7 +98,7 @@ class WatchedPool(BlockPool):
                 parent=parent,
                 token_ids=tuple(request.all_token_ids[start:end]),
                 block_size=end - start,
-                lora_name=lora,
+                lora_name=request.lora_name,
                 extra_keys=(shown(request.extra_keys(start, end)),),
             )
             last = events[-1] if events else None
@@ -186,12 +185,12 @@ class ReferenceManager:
     def add_request(self, name: str, request: RequestInput) -> None:
         # The reference identifies adapters by name alone, so the name includes the path.
         path = "" if request.lora_path is None else f" at {request.lora_path}"
-        lora = None if request.lora_name is None else LoRA(request.lora_name + path)
+        lora = None if request.lora_name is None else request.lora_name + path
         self._requests[name] = Request(
             name,
             request.prompt,
             self._engine.hash_block_size,
-            lora_request=lora,
+            lora_name=lora,
             mm_features=[
                 MultiModalFeature(image.identifier, image.offset, image.length)
                 for image in request.images

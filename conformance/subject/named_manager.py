@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from hitproof.conformance.histories.naming import Name, Names, Prefixes
 from hitproof.conformance.histories.schema import History
@@ -29,6 +28,7 @@ from hitproof.spec.claims import Divergence
 class NamedManager:
     """A running manager and its last observation, with names instead of keys.
 
+    Each attribute of a protocol, such as ``capped``, is the manager if it has that, or None.
     ``fine`` is whether entries at prefixes that end inside blocks are also named. Raises
     `conformance.subject.failures.CannotJudge` when the subject lacks an entry point.
     """
@@ -38,7 +38,15 @@ class NamedManager:
     ) -> None:
         self.manager = _started(subject, history)
         # One that records its answers has only those that are recorded.
-        self._own = getattr(self.manager, "unrecorded", self.manager)
+        own = getattr(self.manager, "unrecorded", self.manager)
+        # To find out whether it has the methods of a protocol takes long.
+        self.accountable = own if isinstance(own, AccountableManager) else None
+        self.handing = own if isinstance(own, HandingManager) else None
+        self.groupwise = own if isinstance(own, GroupwiseManager) else None
+        self.queueing = own if isinstance(own, QueueingManager) else None
+        self.zeroing = own if isinstance(own, ZeroingManager) else None
+        self.capped = self.manager if isinstance(self.manager, CappedManager) else None
+        self.connecting = self.manager if isinstance(self.manager, ConnectorManager) else None
         self.names = Names(prefixes)
         self._groups = history.engine.groups
         self._unit = history.engine.hash_block_size
@@ -51,43 +59,6 @@ class NamedManager:
                 )
             self._fine = self.manager
         self.seen = self.observe()
-
-    # Whether it has the methods of a protocol takes long to find out, and is asked at each call.
-
-    @cached_property
-    def accountable(self) -> AccountableManager | None:
-        """The manager, if it gives account of what it keeps and estimates."""
-        return self._own if isinstance(self._own, AccountableManager) else None
-
-    @cached_property
-    def capped(self) -> CappedManager | None:
-        """The manager, if its lookups can be given a cap."""
-        return self.manager if isinstance(self.manager, CappedManager) else None
-
-    @cached_property
-    def connecting(self) -> ConnectorManager | None:
-        """The manager, if it looks up for KV connectors."""
-        return self.manager if isinstance(self.manager, ConnectorManager) else None
-
-    @cached_property
-    def handing(self) -> HandingManager | None:
-        """The manager, if it hands blocks to KV connectors."""
-        return self._own if isinstance(self._own, HandingManager) else None
-
-    @cached_property
-    def groupwise(self) -> GroupwiseManager | None:
-        """The manager, if it looks up each group by itself."""
-        return self._own if isinstance(self._own, GroupwiseManager) else None
-
-    @cached_property
-    def queueing(self) -> QueueingManager | None:
-        """The manager, if its events wait until they are taken."""
-        return self._own if isinstance(self._own, QueueingManager) else None
-
-    @cached_property
-    def zeroing(self) -> ZeroingManager | None:
-        """The manager, if it says which blocks are zeroed."""
-        return self._own if isinstance(self._own, ZeroingManager) else None
 
     def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
         """Learn the request's new keys; see `Names.learn`."""

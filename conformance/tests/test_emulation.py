@@ -18,7 +18,7 @@ from hitproof.conformance.emulation.releases import (
 )
 from hitproof.conformance.reference.managers import WatchedPool
 from hitproof.conformance.subject.managers import Stored
-from hitproof.reference.hashing import LoRA, MultiModalFeature
+from hitproof.reference.hashing import MultiModalFeature
 from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.tests.building import (
     CHUNKED,
@@ -173,7 +173,7 @@ def test_stored_blocks_come_with_their_parent_and_tokens() -> None:
 def test_stored_blocks_name_what_they_depend_on() -> None:
     kv, pool = watched()
     items = [MultiModalFeature("cat", 2, 4)]
-    new = request("a", range(8), lora_request=LoRA("sql"), mm_features=items, cache_salt="s")
+    new = request("a", range(8), lora_name="sql", mm_features=items, cache_salt="s")
     prefill(kv, new)
     (event,) = pool.take_events()
     assert isinstance(event, Stored)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hitproof.reference.hashing import (
     ROOT,
     ExtraKeys,
-    LoRA,
     MultiModalFeature,
     block_hashes_of_size,
     extra_keys,
@@ -77,8 +76,8 @@ def test_every_item_in_a_block_counts(start: int, end: int, items: Any) -> None:
 
 
 def test_salt_is_in_the_first_block_only_and_lora_in_every_one() -> None:
-    assert extra_keys(0, 4, LoRA("x"), [], "s") == ExtraKeys("x", (), "s")
-    assert extra_keys(4, 8, LoRA("x"), [], "s") == ExtraKeys("x")
+    assert extra_keys(0, 4, "x", [], "s") == ExtraKeys("x", (), "s")
+    assert extra_keys(4, 8, "x", [], "s") == ExtraKeys("x")
 
 
 def test_coarse_blocks_are_hashed_as_their_last_unit() -> None:
