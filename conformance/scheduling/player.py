@@ -51,6 +51,7 @@ from hitproof.conformance.subject.schedulers import (
     PoolState,
     RunningScheduler,
     Scheduled,
+    StartupRefused,
 )
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
@@ -180,6 +181,8 @@ class _Player:
         try:
             while self._go_on():
                 self._step += 1
+        except StartupRefused:  # of what only a request shows
+            raise
         except Exception as error:  # whatever the target raises is its answer
             defect = crash_defect(crash_of(error))
             signature = Signature.booked(defect, Divergence.CRASH, SCHEDULER, False)

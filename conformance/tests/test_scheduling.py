@@ -98,6 +98,8 @@ class Small:
         self._compiling: set[str] = set()
 
     def add_request(self, name: str, arrival: Arrival) -> None:
+        if self.fault == "refuses a request's model":
+            raise StartupRefused("too small")
         self._all[name] = arrival
         if arrival.grammar_steps is not None:
             self._compiling.add(name)
@@ -373,8 +375,9 @@ def test_each_clause_is_shown_a_broken_scheduler(fault: str, defect: str) -> Non
     assert defect in {str(found.signature.defect) for found in played(fault).causes}
 
 
-def test_a_deployment_that_start_up_refuses_is_not_judged() -> None:
-    outcome = played("refused")
+@pytest.mark.parametrize("fault", ["refused", "refuses a request's model"])
+def test_a_deployment_that_start_up_refuses_is_not_judged(fault: str) -> None:
+    outcome = played(fault)
     assert outcome.refused == "too small"
     assert not outcome.findings
 

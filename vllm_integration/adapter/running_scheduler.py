@@ -165,6 +165,8 @@ class VllmScheduler:
         return RunningConnector(scheduler)
 
     def add_request(self, name: str, arrival: Arrival) -> None:
+        if arrival.images:
+            self._vllm.require_images(self.vllm_config, [each.length for each in arrival.images])
         request = self.make_request(name, arrival)
         if arrival.grammar_steps is not None:
             # It derives from classes of the target.

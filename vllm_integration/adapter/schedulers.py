@@ -10,7 +10,7 @@ import copy
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -499,6 +499,17 @@ class VllmSchedulers:
         started = VllmScheduler(self, derived, vllm_config, scheduler, hash_size)
         started.keywords = tuple(keywords)
         return started
+
+    def require_images(self, vllm_config: Any, lengths: Sequence[int]) -> None:
+        """Have start-up accept a model with images of these lengths, in tokens.
+
+        It asks the model's processor for the longest; a deployment does not have that.
+        """
+        from vllm.v1.core import encoder_cache_manager
+
+        accept = attribute(encoder_cache_manager, "compute_mm_encoder_budget")
+        with _refusals():
+            accept(vllm_config.scheduler_config, {"image": max(lengths)})
 
     def _initialized(
         self, vllm_config: Any, config: Any, executor: LayeredExecutor | None = None

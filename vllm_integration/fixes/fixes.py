@@ -27,14 +27,10 @@ UNFIXED = {
     23: "with a KV connector, whose keys they are, and where `disable_lookahead_block_hashes` asks "
     "for it, the hash of a block does not cover the token after it, and nothing else tells which "
     "of two copies that token followed",
-    34: "`eagle_proof_margin`, `reachable_block_mask` and the lookup of each manager count a block "
-    "or hash unit after a hit, and would all have to count as many as the modules look ahead",
     45: "a state would have to be counted for each step in flight as well, at start-up, too, which "
     "counts two, or a request that is alone would never be admitted",
     184: "a block that is taken out of the cache while its request computes it again is not "
     "registered anew, as `num_cached_block` counts it, so hits would be lost instead",
-    200: "start-up can refuse them, but it asks a model's processor how long images are, and no "
-    "history has one",
 }
 """Why a fault has no small patch that removes all of it."""
 _HUNK = re.compile(r"^(?=@@ )", re.MULTILINE)
