@@ -35,6 +35,8 @@ UNFIXED = {
 """Why a fault has no small patch that removes all of it."""
 _HUNK = re.compile(r"^(?=@@ )", re.MULTILINE)
 _FILE = re.compile(r"^(?=--- a/)", re.MULTILINE)
+_BEFORE = re.compile(r"^@@ -(\d+).*\n((?: .*\n)*)", re.MULTILINE)
+"""Where a hunk begins, and its lines before the first that changes."""
 
 
 class FixError(Exception):
@@ -100,6 +102,16 @@ class Fix:
     def paths(self) -> tuple[str, ...]:
         """The files that the patch changes, relative to the root of vLLM's source."""
         return touched(self.patch)
+
+    @property
+    def causes(self) -> tuple[tuple[str, int], ...]:
+        """The lines of vLLM's code, by file and number from 1, where each hunk changes it first."""
+        return tuple(
+            (touched(file)[0], int(first) + len(before.splitlines()))
+            for file in _FILE.split(self.patch)
+            if file.startswith("--- a/vllm/")
+            for first, before in _BEFORE.findall(file)
+        )
 
     @property
     def num_hunks(self) -> int:

@@ -54,7 +54,8 @@ def shown(fix: Fix) -> str:
 def upstream(fix: Fix, releases: Sequence[Release]) -> str:
     """A fix as an issue and pull request of vLLM, in Markdown."""
     seen = seen_in(releases, fix.faults)
-    return document("fix.md", fix=fix, affected=lambda each: span(seen[each.number], releases))
+    affected = {each.number: span(seen[each.number], releases) for each in fix.faults}
+    return document("fix.md", fix=fix, affected=affected, release=RELEASE)
 
 
 def verified_json(verified: Iterable[Verified]) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ from hitproof.vllm_integration.fixes.fixes import (
     FixError,
     all_fixes,
     named,
+    touched,
 )
 from hitproof.vllm_integration.fixes.suites import Suites, compared, outcomes, pinned, suites
 from hitproof.vllm_integration.fixes.trees import apply, linked
@@ -108,6 +109,30 @@ def test_what_is_shown(fix: Fix) -> None:
         assert all(fault.reach.partition("\n")[0] in each for fault in fix.faults)
     assert all(code in text for code in fix.codes)
     assert issue.startswith(f"# {fix.title}\n")
+    headings = re.findall(r"^## (.+)$", issue, re.MULTILINE)
+    assert headings == ["What is wrong", "Cause", "Reproduction", "Change"]
+    affected = re.findall(r"^\*\*Affected releases\.\*\* (.*)\.$", issue, re.MULTILINE)
+    assert len(affected) == len(fix.faults)
+    assert all(f"- `{path}:{line}`\n" in issue for path, line in fix.causes)
+    assert all(RELEASE in each for each in affected)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("fix", FIXES, ids=IDS)
+def test_hunks_begin_at_the_lines_that_they_say(fix: Fix) -> None:
+    causes = iter(fix.causes)
+    for file in re.split(r"^(?=--- a/)", fix.patch, flags=re.MULTILINE)[1:]:
+        (path,) = touched(file)
+        text = (release(RELEASE) / path).read_text().splitlines()
+        for first, hunk in re.findall(r"^@@ -(\d+).*\n((?:[ +-].*\n)*)", file, re.MULTILINE):
+            lines = hunk.splitlines()
+            before = [line[1:] for line in lines if not line.startswith("+")]
+            begin = int(first) - 1
+            assert text[begin : begin + len(before)] == before
+            if path.startswith("vllm/"):
+                changed = next(n for n, line in enumerate(lines) if not line.startswith(" "))
+                assert next(causes) == (path, begin + changed + 1)
+    assert not [*causes]
 
 
 def test_list_and_show() -> None:
