@@ -92,7 +92,8 @@ def _definitions(text: str) -> dict[str, _Definition]:
     for outer, name, node in _statements(ast.parse(text).body, ""):
         mentions, names = frozenset(_mentioned(node)), _names(outer, name, node)
         if isinstance(node, ast.ClassDef):
-            bases[f"{outer}.{name}".lstrip(".")] = mentions
+            inherited = [each for base in node.bases for each in _mentioned(_unsubscripted(base))]
+            bases[f"{outer}.{name}".lstrip(".")] = frozenset(inherited)
         if "super" in mentions:
             mentions |= bases.get(outer, frozenset())
         before = found.get(key := f"{outer}.{name}".lstrip("."))
@@ -131,6 +132,11 @@ def _statements(body: list[ast.stmt], outer: str) -> Iterator[tuple[str, str, as
                     if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
                 }
                 yield from ((outer, name, node) for name in sorted(bound) or ("",))
+
+
+def _unsubscripted(base: ast.expr) -> ast.expr:
+    """A base class without its type arguments, which are not called."""
+    return base.value if isinstance(base, ast.Subscript) else base
 
 
 def _drop_docstrings(function: ast.AST) -> None:

@@ -18,7 +18,10 @@ class Pool:
     def count(self):
         """How many."""
         return 1
-class Shared(Pool):
+class Item:
+    def __init__(self):
+        self.number = 0
+class Shared(Pool[Item]):
     def __init__(self):
         super().__init__()
     def alone(self, pool: Pool):
@@ -32,7 +35,7 @@ def lower(number):
 '''
 FUNCTIONS = {
     *("Pool.__init__", "Pool.__len__", "Pool.count", "Shared.__init__", "Shared.alone"),
-    *("made", "rounded", "lower"),
+    *("Item.__init__", "made", "rounded", "lower"),
 }
 
 
@@ -54,7 +57,8 @@ def reached(old: str, new: str, tmp_path: Path) -> Reach:
         ("return LIMIT", "return 3", {"Shared.alone"}, set()),
         ("self.count()", "1", {"Pool.__init__"}, {"Shared.__init__", "made"}),
         (" = 1\n", " = 2\n", {"Pool.size"}, {"Shared.__init__", "made"}),
-        ("(Pool):", "(Pool, list):", {"Shared"}, {"made"}),
+        ("(Pool[Item]):", "(Pool, list):", {"Shared"}, {"made"}),
+        ("number = 0", "number = 1", {"Item.__init__"}, {"made"}),
         ("math", "numpy", {"ceil", "down"}, {"rounded", "lower"}),
         ("def lower(number):", "def lower(number=0):", {"lower"}, set()),
         ("def lower", "def upper", {"lower", "upper"}, set()),
