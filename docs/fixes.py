@@ -100,6 +100,15 @@ def _open() -> list[Fault]:
     ]
 
 
+def pinned() -> str:
+    """A Markdown list of what vLLM's own tests expect that a fix changes, and why it does."""
+    return "\n".join(
+        f"- [{fix.number}](faults.md#{fix.number}): {' '.join(fix.pinned.split())}"
+        for fix in all_fixes()
+        if fix.pinned
+    )
+
+
 def command() -> str:
     """What makes a row of the record, but for its model and targets."""
     return f"hitproof {' '.join(COMMAND)} --model MODEL --target {RELEASE} --target patched"

@@ -10,6 +10,7 @@ from hitproof.conformance.scope.models import MODELS
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, all_fixes
+from hitproof.vllm_integration.fixes.suites import pinned
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.tests.reports import conforming
@@ -42,6 +43,13 @@ def test_the_table_has_each_fix_and_its_codes() -> None:
         assert all(each in row for each in fix.classes)
 
 
+def test_tests_that_expect_a_fault_are_listed_with_the_reason() -> None:
+    lines = fixes.pinned().splitlines()
+    told = [fix for fix in all_fixes() if fix.pinned]
+    assert [linked(line) for line in lines] == [[fix.number] for fix in told]
+    assert all(name in line for fix, line in zip(told, lines, strict=True) for name in pinned(fix))
+
+
 def test_the_record_of_hits() -> None:
     kept = fixes.record()
     assert set(kept["fixes"]) <= {each.number for fix in all_fixes() for each in fix.faults}
@@ -53,6 +61,17 @@ def test_the_record_of_hits() -> None:
     assert fixes.hits().count("\n") == len(rows) + refused + 1
     assert all(row["unbounded"] for row in rows)
     assert all(bool(row["lost"]) == (row["fixed"] < row["unbounded"]) for row in rows)
+
+
+def test_the_record_of_speed() -> None:
+    """At most 1.02, and what is added does not grow with the length."""
+    added: dict[tuple[str, str], list[int]] = {}
+    for row in sorted(fixes.record()["speed"], key=lambda row: row["num_tokens"]):
+        assert row["ratio"] <= 1.02
+        case = row["layout"], row["operation"]
+        added.setdefault(case, []).append(row["fixed"] - row["plain"])
+    assert {name for _, name in added} >= {"decode", "schedule, token", "update, prompt"}
+    assert all(max(each) == each[0] for each in added.values())
 
 
 def test_the_record_of_crashes() -> None:
