@@ -298,6 +298,17 @@ _BESIDE_OFFLOADS = (
     "windows, stops, priorities",
 )
 """What those of them have in turn that scenarios of each feature have rarely."""
+_COPIED_MEANWHILE = _Some(2, 12, 200)
+"""How many scenarios there are of each kind whose requests are interrupted while copies are made."""
+_MEANWHILE = (
+    "preempting",
+    "preempting, states",
+    "preempting, windows, drafts",
+    "preempting, resets",
+    "short steps, windows",
+    "short steps, hits inside blocks, asked twice",
+)
+"""These kinds."""
 _LAST_TOKENS = _Some(2, 12, 200)
 """How many scenarios have a request of which one token is left to compute, near the length."""
 _BESIDE_LAST_TOKENS = "hits inside blocks", "windows", "states", "planned ahead"
@@ -353,6 +364,9 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                 hows = "offloads", "store", "umbp", "in chunks", "in blocks", "evicting"
                 for how in (*hows, rare):
                     yield Play(origin, f"{seed}:{number} with {how}, {beside}")
+            for turn in range(getattr(_COPIED_MEANWHILE, profile)):
+                for each in _MEANWHILE:
+                    yield Play(origin, f"{seed}:{turn} with {each}")
             for turn in range(getattr(_LAST_TOKENS, profile)):
                 beside = _BESIDE_LAST_TOKENS[turn % len(_BESIDE_LAST_TOKENS)]
                 yield Play(origin, f"{seed}:{turn} with {beside}, one token left")

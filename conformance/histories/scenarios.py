@@ -546,6 +546,36 @@ def _evicting(made: Scenario) -> None:
     )
 
 
+def _preempting(made: Scenario) -> None:
+    """What requests compute is copied for a while, in which others may need their blocks."""
+    made.scarce = True
+    _offloads(made, made.any_of("blocks", "chunks", "chunks", "store"))
+    connector: Connector = made.deployed["connector"]
+    made.deployed["connector"] = replace(
+        connector, outputs=connector.chunk > 0, delay=made.any_of(2, 4, 8)
+    )
+    made.deployed["max_num_seqs"] = made.any_of(2, 3, 4)
+
+
+def _decodes_at_once(made: Scenario) -> None:
+    """Requests come at once and grow, until there is no room for all."""
+
+    def grows(_: Arrival) -> dict[str, Any]:
+        output = made.new_tokens(made.random.randint(made.size, 4 * made.size))
+        return {"output": output, "arrives": made.any_of(0, 0, 1), "after": None}
+
+    made.each(0.8, grows)
+
+
+def _short_steps(made: Scenario) -> None:
+    """Steps compute less than a block, or than a chunk of some."""
+    _offloads(made, made.any_of("blocks", "chunks", "chunks", "store"))
+    connector: Connector = made.deployed["connector"]
+    if connector.chunk and len({each.block_size for each in made.groups}) == 1:
+        made.deployed["connector"] = replace(connector, chunk=made.any_of(1, 2, 4))
+    made.deployed["max_num_scheduled_tokens"] = made.drafts + made.random.randint(2, made.size + 1)
+
+
 def _in_chunks(made: Scenario) -> None:
     """Host memory in chunks, in which all that is computed has room."""
     sizes, chunk = {each.block_size for each in made.groups}, 1
@@ -725,6 +755,8 @@ _NAMED = (
     Feature("lazily", _lazily, _asked_again_unreset),
     Feature("little room", _little_room, _asked_again_unreset),
     Feature("evicting", _evicting, _asked_again_unreset),
+    Feature("preempting", _preempting, _decodes_at_once),
+    Feature("short steps", _short_steps, _asked_again_unreset),
     Feature("second runner", lambda made: made.deployed.update(v2_model_runner=True)),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),

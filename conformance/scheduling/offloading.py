@@ -68,6 +68,8 @@ class Offloading(ConnectorTransfers):
         """Requests of which it may have forgotten what it had."""
         self._offered: dict[str, set[ChunkKey]] = {}
         """What was offered of each request, since it was admitted."""
+        self._was_reset = -1
+        """In which step it was last told to forget what it had."""
         self._more = False
         self._naming = names
         self._layout: Layout | None = None
@@ -142,6 +144,8 @@ class Offloading(ConnectorTransfers):
         if told is None:
             return
         yield from self._pool.judge(told.pool)
+        if self._tier == "blocks" and not self._connector.store:
+            yield from self._copied_again()
         if self._fine:
             return  # the end of a prompt inside a block may have the key of the block
         still = {each.request for each in plan.scheduled}.union(plan.finished)
@@ -162,6 +166,17 @@ class Offloading(ConnectorTransfers):
                     "some of them are",
                 )
             before.update(keys)
+
+    def _copied_again(self) -> Iterator[Violation]:
+        of_stores = [c for since, c in self._copies if c.loads is None and since > self._was_reset]
+        blocks = [block for each in of_stores for block in each.blocks]
+        if len({*blocks}) < len(blocks):
+            yield Violation.of(
+                CONNECTOR,
+                Defect.of(Code.TIER_BLOCK_OFFERED_AGAIN, tier=self._tier),
+                "a block is not copied to host memory while a copy of it is under way",
+                "one is",
+            )
 
     def finish(self, known: Known) -> HostResult:
         """See `ConnectorTransfers`."""
@@ -311,6 +326,7 @@ class Offloading(ConnectorTransfers):
     def reset(self, requests: Iterable[str]) -> None:
         """See `ConnectorTransfers`."""
         self._offered.clear()
+        self._was_reset = self._step
         self._begun_before.update(requests)
 
     def wrong_keys(self, cached: Cached) -> Iterator[Violation]:

@@ -4,10 +4,13 @@ Imported in the worker process only.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.subject.schedulers import HostAnswer, HostCopy, HostResult, Transfers
@@ -23,6 +26,8 @@ CONNECTOR = "OffloadingConnector"
 _CHUNK_NAMES = ("blocks_per_chunk", "block_size_factor")
 _ROOM = ("_num_chunks", "_num_blocks")
 _MANAGER = "vllm.v1.kv_offload.cpu.manager"
+_PAGE, _HOST = 9, 1 << 40
+"""Bytes of a block: a number that all copy in the same way; and where host memory starts."""
 
 
 def offloads_chunks() -> bool:
@@ -98,20 +103,83 @@ def ends_of(job: Any) -> tuple[Any, Any]:
     return job.src_spec, job.dst_spec
 
 
-def slots(chunk: int, spec: Any) -> Iterator[tuple[int, int, int]]:
-    """For each block of a job: which of its chunks it is in, its place in there, and its number.
+class _Memory:
+    """Rows of pages of the device, or of the host, as what copies them knows them."""
 
-    As vLLM's worker copies them: of each group in turn, from the place in the first chunk that the
-    job names.
-    """
-    ids, at = [*map(int, spec.block_ids)], 0
-    for size, first in zip(spec.group_sizes, spec.block_indices, strict=True):
-        skipped = first % chunk
-        for place, block in enumerate(ids[:size]):
-            key, slot = divmod(skipped + place, chunk)
-            yield at + key, slot, block
-        ids = ids[size:]
-        at += -(-(size + skipped) // chunk) if size else 0
+    is_cuda, ndim, device = True, 2, SimpleNamespace(type="cpu")
+
+    def __init__(self, pages: int, start: int) -> None:
+        import torch
+
+        self.dtype, self.shape, self._start = torch.int8, (0, pages * _PAGE), start
+
+    def data_ptr(self) -> int:
+        """Where the first row is."""
+        return self._start
+
+    def stride(self, _: int) -> int:
+        """Bytes of a row."""
+        return self.shape[1]
+
+
+class _Order:
+    """Streams, events and what has them: the device's work is in the order of the calls."""
+
+    def __getattr__(self, _: str) -> "_Order":
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> "_Order":
+        return self
+
+    def __enter__(self) -> "_Order":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It is the device that there is."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Copies:
+    """The target's own copying between blocks and chunks, up to the addresses."""
+
+    def __init__(self, chunk: int, groups: int) -> None:
+        self._module = import_module("vllm.v1.kv_offload.cpu.gpu_worker")
+        made = attribute(self._module, "SingleDirectionOffloadingHandler")
+        page = SimpleNamespace(tensor_idx=0, page_size_bytes=_PAGE, mapping=None)
+        memory = [_Memory(1, 0)], [_Memory(chunk, _HOST)]
+        with self._patched():
+            self._handlers = [made(*memory, chunk, [[page]] * groups, s) for s in (False, True)]
+        self._copied: list[tuple[int, int]] = []
+
+    def of(self, job: Any, *, stores: bool) -> list[tuple[int, int]]:
+        """For each block that a job copies: its number, and its place in host memory, from 0."""
+        real: Any = self._handlers[stores]
+        real._stream_pool, real._event_pool = [_Order()], [_Order(), _Order()]
+        with self._patched():
+            whole = hasattr(job, "transfer_spec")
+            real.transfer_async(0, *((job.transfer_spec,) if whole else ends_of(job)))
+        real._transfers.clear()
+        copied, self._copied = self._copied, []
+        return copied if stores else [(block, place) for place, block in copied]
+
+    def _swap(self, sources: Any, targets: Any, *_: Any, **__: Any) -> None:
+        ends = zip(sources.tolist(), targets.tolist(), strict=True)
+        self._copied = [(source % _HOST // _PAGE, to % _HOST // _PAGE) for source, to in ends]
+
+    @contextmanager
+    def _patched(self) -> Iterator[None]:
+        """While there are streams, and what is copied is noted."""
+        import torch
+
+        with (
+            patch.object(self._module.ops, "swap_blocks_batch", self._swap, create=True),
+            patch.object(self._module, "current_platform", _Order(), create=True),
+            patch.object(self._module, "PIN_MEMORY", False, create=True),
+            patch.object(torch, "cuda", _Order()),
+        ):
+            yield
 
 
 def reported(jobs: Sequence[int], loaded: Sequence[str]) -> Any:
@@ -169,6 +237,7 @@ class RunningChunks(RunningConnector):
         self._half = attribute(self._connector, "connector_scheduler")
         self.chunk = chunk_of(self._half)
         self._worker = _Worker()
+        self._copies = Copies(self.chunk, len(self._half.config.kv_group_configs))
         self._answers: dict[str, HostAnswer] = {}
 
         def note(name: str, local: int, more: int | None) -> None:
@@ -212,15 +281,9 @@ class RunningChunks(RunningConnector):
         return found is not None and bool(found.is_ready)
 
     def _copy(self, number: int, job: Any, *, loads: bool) -> HostCopy:
-        source, target = ends_of(job)
-        device, host = (target, source) if loads else (source, target)
-        chunks = [*map(int, host.block_ids)]
-        copied = [
-            (block, 1 + chunks[at] * self.chunk + slot)
-            for at, slot, block in slots(self.chunk, device)
-        ]
-        blocks, places = zip(*copied, strict=True)
-        return HostCopy(number, blocks, places, (job.req_id,) if loads else None)
+        copied = self._copies.of(job, stores=not loads)
+        blocks, places = [block for block, _ in copied], [1 + place for _, place in copied]
+        return HostCopy(number, (*blocks,), (*places,), (job.req_id,) if loads else None)
 
     def report(self, result: HostResult) -> Any:
         """See `RunningConnector`."""

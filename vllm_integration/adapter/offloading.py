@@ -15,11 +15,11 @@ from hitproof.conformance.subject.schedulers import StartupRefused
 from hitproof.conformance.subject.tiers import Load
 from hitproof.spec.groups import Group, GroupKind, alignment
 from hitproof.vllm_integration.adapter.chunks import (
+    Copies,
     chunk_of,
     connect_chunks,
     ends_of,
     reported,
-    slots,
 )
 from hitproof.vllm_integration.adapter.inspection import attribute
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
@@ -180,6 +180,7 @@ class VllmOffloadPlays:
         self._own = layout.prefill_lookahead if layout.use_eagle else 1
         self._scheduler = offloading.started.scheduler
         self._manager = attribute(self._scheduler, "kv_cache_manager")
+        self._copies = Copies(layout.blocks_per_chunk, len(offloading.half.config.kv_group_configs))
         self._device: dict[int, _Content] = {}
         self._memory: dict[Any, list[_Content | None]] = {}
         self._longest: dict[Any, list[_Content | None]] = {}
@@ -290,16 +291,16 @@ class VllmOffloadPlays:
                     self._device[table[place]] = content
 
     def _store(self, job: Any) -> None:
-        source, target = ends_of(job)
-        chunk = self._layout.blocks_per_chunk
-        for key in target.keys:
+        keys, chunk = ends_of(job)[1].keys, self._layout.blocks_per_chunk
+        for key in keys:
             self._memory.setdefault(key, [None] * chunk)
-        for at, slot, block in slots(chunk, source):
-            self._memory[target.keys[at]][slot] = self._device.get(block, _NOTHING)
+        for block, place in self._copies.of(job, stores=True):
+            self._memory[keys[place // chunk]][place % chunk] = self._device.get(block, _NOTHING)
 
     def _load(self, job: Any, name: str, loads: list[set[int]]) -> None:
         source, target = ends_of(job)
-        for at, slot, block in slots(self._layout.blocks_per_chunk, target):
+        for block, place in self._copies.of(job, stores=False):
+            at, slot = divmod(place, self._layout.blocks_per_chunk)
             self._device[block] = self._memory.get(source.keys[at], [])[slot] or _NOTHING
         loaded = {*map(int, target.block_ids)}
         for group, each, table in self._tables(name):

@@ -26,16 +26,12 @@ _ALLOCATED = "_num_allocated_chunks", "_num_allocated_blocks"
 _PLACE = "chunk_id" if hasattr(policies, "ChunkStatus") else "block_id"
 
 
-class Keys(base.LoadStoreSpec):  # type: ignore[misc]  # untyped vLLM
+class Keys(common.CPULoadStoreSpec):  # type: ignore[misc]  # untyped vLLM
     """Where chunks are: under their keys, in this order."""
 
     def __init__(self, keys: Collection[Any]) -> None:
+        super().__init__([*range(len(keys))])
         self.keys = tuple(keys)
-
-    @staticmethod
-    def medium() -> str:
-        """What older releases tell transfers apart by."""
-        return "keys"
 
 
 class Offloads(base.OffloadingManager):  # type: ignore[misc]  # untyped vLLM

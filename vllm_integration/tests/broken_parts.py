@@ -154,6 +154,9 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "rooms": lambda: chain(
         named(48, "little room", "little room, states"), named(24, "evicting", "evicting, windows")
     ),
+    "meanwhile": lambda: named(
+        12, "preempting", "preempting, states, resets", "short steps, windows"
+    ),
     "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
     "told": lambda: chain(
