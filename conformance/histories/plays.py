@@ -299,7 +299,7 @@ _BESIDE_OFFLOADS = (
 )
 """What those of them have in turn that scenarios of each feature have rarely."""
 _COPIED_MEANWHILE = _Some(2, 12, 200)
-"""How many scenarios there are of each kind whose requests are interrupted while copies are made."""
+"""How many scenarios there are of each kind that goes on with other things during copies."""
 _MEANWHILE = (
     "preempting",
     "preempting, states",

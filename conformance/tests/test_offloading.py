@@ -293,6 +293,24 @@ def test_a_chunk_is_offered_once(
     assert found == wrong
 
 
+@pytest.mark.parametrize(
+    ("second", "resets", "wrong"), [(1, False, 1), (3, False, 0), (1, True, 0)]
+)
+def test_a_block_is_not_copied_twice_at_once(second: int, resets: bool, wrong: int) -> None:
+    runner, offloading = running(Connector(offloads=9, delay=4))
+    computed = Scheduled("a", 0, 9, 0, ((1, 2, 3),), whole=True, first=True)
+    pool, found = PoolState({}, 0, frozenset(range(1, 20))), list[str]()
+    for block in (1, second):
+        copy = HostCopy(block, (block,), (4 + block,))
+        plan = Plan((computed,), transfers=Transfers({}, {}, (copy,)))
+        done, judged = runner.execute(plan, pool)
+        found += [defect for each in judged if "tier" in (defect := str(each.signature.defect))]
+        runner.sample(plan, done, {})
+        if resets:
+            offloading.reset(())
+    assert found == ["tier-block-offered-again(tier=blocks)"] * wrong
+
+
 def beside(*second: HostCopy, first: tuple[HostCopy, ...] = ()) -> tuple[set[str], set[Code]]:
     """What is wrong with what request b reads, and with keys, where both of two connectors store.
 

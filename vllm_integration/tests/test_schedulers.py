@@ -357,6 +357,7 @@ PARTS = (
         "host_pools",
         "kept",
         "lazily",
+        "meanwhile",
         "mooncake",
         "offloads",
         "reads",
