@@ -171,8 +171,7 @@ def _ends(at: Interpretation, kind: HitGranularity) -> Statement:
     groups, _, group, hypotheses = taking_part(at)
     fine_grained = fine.is_fine_grained(groups, unit) if kind is HitGranularity.FINE else False
     on_edges = for_each(
-        groups,
-        lambda _, each: not_(each.prefix_cacheable) | is_multiple(other, each.block_size),
+        groups, lambda _, each: not_(each.prefix_cacheable) | is_multiple(other, each.block_size)
     )
     ends = fine.hit_alignment(groups, unit, kind)
     aligned = (1 <= ends) & (ends <= other) & is_multiple(ends, group.block_size)

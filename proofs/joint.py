@@ -266,11 +266,6 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
         ALWAYS,
         COMMON,
     ),
-    "common_hit_is_the_longest": (
-        *several.LONGEST,
-        *chain(LONGEST),
-        *_ends,
-        *releases.no_margin(),
-    ),
+    "common_hit_is_the_longest": (*several.LONGEST, *chain(LONGEST), *_ends, *releases.no_margin()),
 }
 """The obligations of each claim on the hit of several groups, by its name."""

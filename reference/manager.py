@@ -172,11 +172,7 @@ class KVCacheManager:
         self._register_accepted(request)
         coordinator.remove_skipped_blocks(request_id, self._num_settled(request, total_computed))
         needed = coordinator.get_num_blocks_to_allocate(
-            request_id,
-            num_slots,
-            hit.blocks,
-            num_local + num_external_computed_tokens,
-            num_main,
+            request_id, num_slots, hit.blocks, num_local + num_external_computed_tokens, num_main
         )
         if needed > self.block_pool.num_free_blocks - reserved_blocks:
             return None

@@ -3,12 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hitproof.reference.hashing import (
-    ExtraKeys,
-    MultiModalFeature,
-    extra_keys,
-    hash_block_tokens,
-)
+from hitproof.reference.hashing import ExtraKeys, MultiModalFeature, extra_keys, hash_block_tokens
 
 
 class Registered(NamedTuple):

@@ -20,11 +20,7 @@ from hitproof.conformance.histories.ordering import is_turned, turned, turned_wo
 from hitproof.conformance.histories.scenarios import FEATURES, scenario
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
-from hitproof.conformance.histories.workload_json import (
-    is_workload,
-    read_workload,
-    write_workload,
-)
+from hitproof.conformance.histories.workload_json import is_workload, read_workload, write_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind

@@ -20,12 +20,7 @@ from hitproof.conformance.histories.schema import (
 from hitproof.conformance.judge.event_descriptions import DEVICE, EventDescriptions, Wrong
 from hitproof.conformance.judge.followers import Follower
 from hitproof.conformance.playing.expectations import Reported
-from hitproof.conformance.subject.managers import (
-    Cleared,
-    Hit,
-    Observation,
-    Stored,
-)
+from hitproof.conformance.subject.managers import Cleared, Hit, Observation, Stored
 from hitproof.spec.eviction import Queued, is_taken_from_the_front, joins_at_the_end
 
 

@@ -55,13 +55,7 @@ class ContentStore:
         self._before.clear()
 
     def write(
-        self,
-        group: int,
-        block_id: int,
-        slot: int,
-        entry: Entry,
-        writer: str,
-        loaded: bool = False,
+        self, group: int, block_id: int, slot: int, entry: Entry, writer: str, loaded: bool = False
     ) -> None:
         """Write a slot; another group's content of the block is destroyed.
 

@@ -18,10 +18,7 @@ from hitproof.conformance.judge.promises import (
     Promises,
     Shared,
 )
-from hitproof.conformance.playing.expectations import (
-    Served,
-    TableLengths,
-)
+from hitproof.conformance.playing.expectations import Served, TableLengths
 from hitproof.conformance.scope.configurations import has_possible_chunks
 from hitproof.conformance.subject.managers import Hit
 from hitproof.conformance.words import in_tokens, kinds_of

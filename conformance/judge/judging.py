@@ -375,12 +375,7 @@ class Judge(LocalPrefixJudge):
                 yield self.freed(request, number, first, table)
 
     def freed(
-        self,
-        request: str,
-        number: int,
-        first: int,
-        table: Sequence[int],
-        rejected: bool = False,
+        self, request: str, number: int, first: int, table: Sequence[int], rejected: bool = False
     ) -> Violation:
         """A request's table in a group has a null block from ``first`` on, where all are read.
 

@@ -108,10 +108,7 @@ def traced(
 
 
 def trace_of(
-    history: History,
-    outcome: ReplayOutcome,
-    states: States,
-    policies: JudgedPolicies | None = None,
+    history: History, outcome: ReplayOutcome, states: States, policies: JudgedPolicies | None = None
 ) -> Trace:
     """The trace of a history whose ``states`` were noted when it was replayed."""
     derivations = _Derivations(history, policies or JudgedPolicies(), outcome)

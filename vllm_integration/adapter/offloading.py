@@ -114,13 +114,7 @@ class VllmOffloadLookup:
 
     inputs: Sequence[object] = ()
 
-    def __init__(
-        self,
-        offloading: Offloading,
-        parts: Parts,
-        layout: Layout,
-        local: int,
-    ) -> None:
+    def __init__(self, offloading: Offloading, parts: Parts, layout: Layout, local: int) -> None:
         from vllm.v1.kv_offload import base
 
         self._unit = unit = layout.hash_block_size

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
-from hitproof.conformance.histories.workloads import (
-    Arrival,
-    Connector,
-    Deployment,
-    Pause,
-    Reset,
-)
+from hitproof.conformance.histories.workloads import Arrival, Connector, Deployment, Pause, Reset
 from hitproof.conformance.subject.managers import Event, Tables
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
@@ -38,10 +32,7 @@ from hitproof.vllm_integration.adapter.blocks import (
 )
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.chunks import RunningChunks
-from hitproof.vllm_integration.adapter.host_pool import (
-    INDEXER,
-    RunningHostPool,
-)
+from hitproof.vllm_integration.adapter.host_pool import INDEXER, RunningHostPool
 from hitproof.vllm_integration.adapter.inspection import attribute, call, must, parameters_of
 from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.mooncake import RunningStore

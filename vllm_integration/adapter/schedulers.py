@@ -32,9 +32,7 @@ from hitproof.conformance.histories.workloads import (
 )
 from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
-from hitproof.conformance.subject.schedulers import (
-    StartupRefused,
-)
+from hitproof.conformance.subject.schedulers import StartupRefused
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter import mooncake, transfers, umbp_store
 from hitproof.vllm_integration.adapter.chunks import (
@@ -50,11 +48,7 @@ from hitproof.vllm_integration.adapter.groups import (
     kv_cache_spec,
     windows_opt_out,
 )
-from hitproof.vllm_integration.adapter.host_pool import (
-    config_of,
-    connect,
-    has_host_pools,
-)
+from hitproof.vllm_integration.adapter.host_pool import config_of, connect, has_host_pools
 from hitproof.vllm_integration.adapter.inspection import (
     arguments,
     attribute,
@@ -481,9 +475,7 @@ class VllmSchedulers:
             blocks = int(config.num_blocks)
             groups = tuple(
                 group_of(
-                    self.interface,
-                    each.kv_cache_spec,
-                    bool(getattr(each, "is_eagle_group", False)),
+                    self.interface, each.kv_cache_spec, bool(getattr(each, "is_eagle_group", False))
                 )
                 for each in config.kv_cache_groups
             )

@@ -121,11 +121,7 @@ class VllmTierLookup:
     """
 
     def __init__(
-        self,
-        parts: Parts,
-        layout: Layout,
-        hashes: list[bytes],
-        keys: Sequence[Sequence[bytes]],
+        self, parts: Parts, layout: Layout, hashes: list[bytes], keys: Sequence[Sequence[bytes]]
     ) -> None:
         self.keys = keys
         found = coordinator(parts, layout)

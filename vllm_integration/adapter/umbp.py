@@ -98,11 +98,7 @@ class VllmUmbpLookup:
     inputs: Sequence[object] = ()
 
     def __init__(
-        self,
-        parts: Parts,
-        schedulers: VllmSchedulers,
-        layout: Layout,
-        local: int,
+        self, parts: Parts, schedulers: VllmSchedulers, layout: Layout, local: int
     ) -> None:
         self._umbp = umbp = _Umbp(parts, schedulers, layout)
         unit, self._local = layout.hash_block_size, local

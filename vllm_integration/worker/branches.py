@@ -132,12 +132,7 @@ def _is_text(node: ast.stmt) -> bool:
 if TYPE_CHECKING:
     from coverage import Coverage
 
-MODULES = (
-    "kv_cache_manager",
-    "kv_cache_coordinator",
-    "single_type_kv_cache_manager",
-    "block_pool",
-)
+MODULES = ("kv_cache_manager", "kv_cache_coordinator", "single_type_kv_cache_manager", "block_pool")
 """The modules of ``vllm.v1.core`` whose branches are counted, where others are not named."""
 
 _Operation = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]

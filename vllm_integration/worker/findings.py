@@ -79,10 +79,7 @@ def _passed_by_check(
 
 
 def _passed_by_history(
-    subject: VllmSubject,
-    history: History,
-    shown: Callable[[History], Shown | None],
-    found: Shown,
+    subject: VllmSubject, history: History, shown: Callable[[History], Shown | None], found: Shown
 ) -> dict[str, Any]:
     """What a history runs up to the step that shows a violation."""
     assert found.violation is not None

@@ -13,10 +13,7 @@ from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import Contract
 from hitproof.spec.groups import GroupKind
-from hitproof.vllm_integration.adapter.inspection import (
-    attribute,
-    parameters_of,
-)
+from hitproof.vllm_integration.adapter.inspection import attribute, parameters_of
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.settling import (
     MASK_PARAMETERS,

@@ -274,11 +274,7 @@ def _hash_of(
 ) -> tuple[Any, Any]:
     """How many hashes a group sees, and the one of some block."""
     seen = resolve(
-        hashes,
-        unit,
-        size,
-        supports_fine_grained_hash_lookup=True,
-        alignment_tokens=alignment,
+        hashes, unit, size, supports_fine_grained_hash_lookup=True, alignment_tokens=alignment
     )
     return len(seen), seen[place]
 
