@@ -4,13 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, islice
 
-from hitproof.conformance.histories.scenarios import (
-    FEATURES,
-    Feature,
-    Scenario,
-    features,
-    scenario,
-)
+from hitproof.conformance.histories.scenarios import FEATURES, Feature, Scenario, features, scenario
 from hitproof.conformance.histories.workloads import SchedulerHistory
 
 

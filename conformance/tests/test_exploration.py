@@ -16,10 +16,7 @@ from hitproof.conformance.scope.configurations import Configuration, single_grou
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.tests.reference_subject import ReferenceLookup
-from hitproof.conformance.tests.subjects_for_tests import (
-    BrokenSubject,
-    longer_tail,
-)
+from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, longer_tail
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon

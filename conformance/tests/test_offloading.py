@@ -101,10 +101,7 @@ def test_what_is_stored_and_loaded_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("stored", "loaded"),
-    [
-        (replace(STORED, host=(6, 5)), LOADED),
-        (replace(STORED, blocks=(1, 3)), LOADED),
-    ],
+    [(replace(STORED, host=(6, 5)), LOADED), (replace(STORED, blocks=(1, 3)), LOADED)],
 )
 def test_what_is_stored_elsewhere_is_seen(stored: HostCopy, loaded: HostCopy) -> None:
     keys, read = seen(stored, loaded)

@@ -34,12 +34,7 @@ from hitproof.conformance.simulation.hash_file import HashFile
 from hitproof.conformance.simulation.player import Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
 from hitproof.conformance.simulation.subject import Lookup
-from hitproof.conformance.simulation.tokens import (
-    SharedPrefixes,
-    TokenRanges,
-    block_hashes,
-    joined,
-)
+from hitproof.conformance.simulation.tokens import SharedPrefixes, TokenRanges, block_hashes, joined
 from hitproof.conformance.simulation.traces import is_trace, read_trace
 from hitproof.conformance.simulation.workload import (
     Workload,

@@ -60,13 +60,7 @@ def wrong(
         list(rules.judge(Plan(tuple(plan)), Situation((), ran, by_then, 300, 300)))
     names = after if after is not None else [each.request for each in steps[-1]]
     now = Situation(
-        before,
-        names,
-        known,
-        *free,
-        may_have_evicted=may_have_evicted,
-        pause=pause,
-        in_pool=in_pool,
+        before, names, known, *free, may_have_evicted=may_have_evicted, pause=pause, in_pool=in_pool
     )
     last = Plan(tuple(steps[-1]), skips_drafts=skips_drafts, stray_drafts=stray_drafts)
     found = rules.judge(last, now)
@@ -158,12 +152,7 @@ GO_ON = [step("e", 12, 28), step("f", 4, 4)]
         # The second pipeline rank has the token two steps later.
         (
             [[step("c", 0, 3)], [step("a", 0, 16)], [step("a", 16, 15), step("c", 3, 1)]],
-            {
-                "deployment": RANKS,
-                "before": ["a", "c"],
-                "known": {"a": 31, "c": 3},
-                "batches": 3,
-            },
+            {"deployment": RANKS, "before": ["a", "c"], "known": {"a": 31, "c": 3}, "batches": 3},
         ),
         ([[]], {"before": ["a"], "after": ["a"], "pause": Pause(0, 1)}),
         ([RUN, [step("a", 16, 16)]], {"before": ["a"], "known": BOTH, "pause": NO_OTHERS}),
@@ -197,7 +186,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (
             [[step("a", 40, 1), step("b", 40, 1), step("c", 0, 3)]],
             {"known": {"a": 41, "b": 41, "c": 3}},
-        ),
+        )
     ],
     "step-exceeds-limit(limit=prompt)": [
         ([RUN], {"deployment": THRESHOLD, "known": BOTH}),
@@ -205,7 +194,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     ],
     "step-exceeds-limit(limit=length)": [([[step("a", 60, 5)]], {"known": {"a": 65}})],
     "step-exceeds-limit(limit=chunks)": [
-        ([[step("a", 0, 16)]], {"deployment": replace(DEPLOYMENT, enable_chunked_prefill=False)}),
+        ([[step("a", 0, 16)]], {"deployment": replace(DEPLOYMENT, enable_chunked_prefill=False)})
     ],
     "step-leaves-work(what=running)": [
         ([[step("a", 0, 5)]], {"deployment": THRESHOLD, "spares_lone": True}),
@@ -244,7 +233,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         ),
     ],
     "step-leaves-work(what=drafts)": [
-        ([[step("c", 0, 3)]], {"deployment": DRAFTS, "known": {"c": 3}, "skips_drafts": True}),
+        ([[step("c", 0, 3)]], {"deployment": DRAFTS, "known": {"c": 3}, "skips_drafts": True})
     ],
     "step-leaves-work(states=mamba, what=running)": [
         (ANEW, AGAIN),
@@ -270,7 +259,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (
             [[step("c", 0, 3)], [step("c", 3, 1)]],
             {"deployment": RANKS, "before": ["c"], "known": {"c": 3}, "batches": 3},
-        ),
+        )
     ],
     "step-exceeds-limit(limit=pause)": [
         ([RUN], {"before": ["a"], "pause": Pause(0, 1)}),
@@ -278,7 +267,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         ([[step("more", 1, 1)]], {"known": {"more": 2}, "pause": Pause(0, 1)}),
     ],
     "step-leaves-work(states=mamba, what=states)": [
-        ([[step("a", 0, 14)]], {"deployment": replace(STATES, max_num_batched_tokens=14)}),
+        ([[step("a", 0, 14)]], {"deployment": replace(STATES, max_num_batched_tokens=14)})
     ],
     "step-leaves-work(what=waiting)": [([[step("c", 0, 3)]], {"known": {"c": 3, "b": 40}})],
     "preempted-wrongly(how=turn)": [
@@ -304,7 +293,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
                 "known": {"a": 41, "b": 41, "c": 3},
                 "deployment": replace(DEPLOYMENT, v2_model_runner=True),
             },
-        ),
+        )
     ],
     "preempted-wrongly(how=use)": [
         (
@@ -323,7 +312,7 @@ WRONG: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         ),
     ],
     "preempted-wrongly(how=need)": [
-        ([[step("a", 16, 16)]], {"before": ["a", "b"], "after": ["a"], "known": BOTH}),
+        ([[step("a", 16, 16)]], {"before": ["a", "b"], "after": ["a"], "known": BOTH})
     ],
 }
 

@@ -10,12 +10,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.simulation.bounds import Bound
 from hitproof.conformance.simulation.causes import Cause, fault_codes, losses
 from hitproof.conformance.simulation.player import Served
-from hitproof.conformance.simulation.tiers import (
-    Stored,
-    TierSetup,
-    tier_levels,
-    tier_shortfall,
-)
+from hitproof.conformance.simulation.tiers import Stored, TierSetup, tier_levels, tier_shortfall
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
@@ -59,13 +54,7 @@ ALL_BLOCKS = replace(EVERY, chunks=(frozenset(range(16)), frozenset()))
     ],
 )  # fmt: skip
 def test_the_part_is_named(
-    tier: TierSetup,
-    shared: int,
-    hit: int,
-    best: int,
-    before: Stored,
-    part: Part,
-    code: Code | None,
+    tier: TierSetup, shared: int, hit: int, best: int, before: Stored, part: Part, code: Code | None
 ) -> None:
     found = tier_shortfall(tier, Reuse.RESEND, CAP, shared, hit, best, before)
     assert found is not None

@@ -3,14 +3,7 @@
 import pytest
 
 from hitproof.reference.groups import num_skipped_tokens
-from hitproof.reference.tests.building import (
-    CHUNKED,
-    FULL,
-    MAMBA,
-    SLIDING,
-    manager,
-    request,
-)
+from hitproof.reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING, manager, request
 from hitproof.spec.attention import attends, reads_state
 from hitproof.spec.groups import Group
 

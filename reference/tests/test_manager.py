@@ -2,14 +2,7 @@
 
 import pytest
 
-from hitproof.reference.tests.building import (
-    FULL,
-    cached_ids,
-    decode,
-    manager,
-    prefill,
-    request,
-)
+from hitproof.reference.tests.building import FULL, cached_ids, decode, manager, prefill, request
 from hitproof.spec.groups import ConfigurationError, Group
 
 

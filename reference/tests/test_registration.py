@@ -5,13 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hitproof.reference.registration import Registration
-from hitproof.reference.tests.building import (
-    CHUNKED,
-    FULL,
-    MAMBA,
-    SLIDING,
-    request,
-)
+from hitproof.reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING, request
 from hitproof.spec.groups import Group, alignment, geometry, share_eagle
 from hitproof.spec.hits import required_run
 from hitproof.spec.retention import in_retained_mask

@@ -139,10 +139,7 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
         named(12, "in chunks, windows, drafts"),
     ),
     "stores": lambda: chain(offloading(8, "store"), offloading(8, "store", "few blocks")),
-    "repaired": lambda: chain(
-        map(scenario, REPAIRED),
-        named(20, "two connectors, states"),
-    ),
+    "repaired": lambda: chain(map(scenario, REPAIRED), named(20, "two connectors, states")),
     "several": lambda: named(24, "two connectors", "two connectors, states"),
     "umbp_stores": lambda: chain(
         named(36, "umbp", "umbp, states", "umbp, windows, drafts"),

@@ -198,10 +198,7 @@ def test_two_pull_requests(judge: Any, tmp_path: Path) -> None:
         for name, each in ran.items()
     }
     summaries = {name: each.summary.splitlines() for name, each in ran.items()}
-    assert {name: each.code for name, each in ran.items()} == {
-        "break": 1,
-        "harmless": 0,
-    }
+    assert {name: each.code for name, each in ran.items()} == {"break": 1, "harmless": 0}
 
     # Known divergences of lookups reach further for it, too: those are findings of their own.
     assert re.match(r"vLLM \.: diverges, \d+ new findings of ", verdicts["break"])

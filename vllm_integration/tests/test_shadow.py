@@ -75,10 +75,7 @@ def run(
 
 
 def shadowed(
-    version: str | Path,
-    *arguments: object,
-    path: Path | None = None,
-    cwd: Path | None = None,
+    version: str | Path, *arguments: object, path: Path | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run pytest on the release under the shadow."""
     plain = ("--noconftest", "-p", "no:cacheprovider", "-q", "-W", "ignore", "-rf")
