@@ -118,12 +118,3 @@ def test_a_renamed_release_is_judged_by_what_the_user_says(
     aliases = [word for old, new in names.items() for word in ("--alias", f"{new}={old}")]
     ended = hitproof("replay", str(history), fork, "--release", "0.33.0", *aliases)
     assert ended.returncode == 0, ended.stdout
-
-
-@pytest.mark.parametrize("alias", ["x", "a=b=c", "a b=c", "=b"])
-def test_what_is_no_alias(alias: str, tmp_path: Path) -> None:
-    (tmp_path / "vllm" / "v1" / "core").mkdir(parents=True)
-    (tmp_path / "vllm" / "__init__.py").touch()
-    ended = hitproof("check", str(tmp_path), "--alias", alias)
-    assert ended.returncode == 2
-    assert "is not an alias; write the new and the old name as NEW=OLD" in ended.stderr

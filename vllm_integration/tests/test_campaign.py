@@ -2,7 +2,6 @@
 
 import errno
 import json
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import IO, Any
 import pytest
 
 from hitproof.vllm_integration.campaign import engines, jobs, trees
-from hitproof.vllm_integration.campaign.engines import Engine, EngineError, Local, OnRay, Targets
+from hitproof.vllm_integration.campaign.engines import Engine, EngineError, Local, Targets
 from hitproof.vllm_integration.campaign.jobs import Job
 from hitproof.vllm_integration.campaign.running import Campaign, Until, run
 from hitproof.vllm_integration.campaign.serving import Answer, serve
@@ -191,12 +190,6 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
     assert merged(tmp_path / "full") == merged(tmp_path / "whole")
 
 
-def test_a_directory_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="name another directory with --out"):
-        Store(tmp_path / "file")
-
-
 # --- what runs one job
 
 
@@ -253,19 +246,6 @@ def test_a_killed_worker_is_one_sentence_and_loses_nothing() -> None:
     ):
         list(engine.answers(iter(killed), {}))
     assert caught.value.verdict is Verdict.INCONCLUSIVE
-
-
-def test_an_address_where_nobody_answers_is_one_sentence() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(EngineError) as caught:
-            OnRay(address, sums.work, GIVEN.setting)
-    assert str(caught.value) == (
-        f"no cluster answers at {address} (Connection refused); give the address that "
-        "`ray start --head` printed, or leave --cluster out"
-    )
-    assert caught.value.verdict is Verdict.USAGE
 
 
 def test_workers_are_kept_busy_and_no_more() -> None:

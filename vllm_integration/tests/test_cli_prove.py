@@ -123,12 +123,3 @@ def test_smt2_files_are_written_for_the_chosen_claims(
     assert {path.parent.name for path in files} == {CLAIM, "products_and_quotients"}
     planned = [part for theorem in chosen([CLAIM]) for part in theorem.obligations]
     assert len(files) == sum(1 + len(part.mutants) for part in planned)
-
-
-def test_directory_that_cannot_be_written_is_a_usage_error(
-    monkeypatch: pytest.MonkeyPatch, proved: list[ProofResult], tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    code, output = run(monkeypatch, proved, "--smt2", str(tmp_path / "file"))
-    assert code == Verdict.USAGE
-    assert "cannot write" in output

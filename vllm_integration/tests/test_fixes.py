@@ -149,13 +149,6 @@ def test_list_and_show() -> None:
     assert json.loads(formats["json"])["patch"] == ONE.patch
 
 
-def test_a_number_without_a_fix() -> None:
-    sentence = "there is no fix for fault 10 of 0.33.0; `hitproof fixes list` lists them"
-    assert refused("show", 10) == sentence
-    assert refused("apply", "somewhere", 10) == sentence
-    assert refused("verify", 10, 9) == sentence
-
-
 def test_a_hunk_is_left_out() -> None:
     hunks = "@@ -1 +1 @@\n-a\n+b\n", "@@ -5 +5 @@ def f():\n-c\n+d\n"
     first, second = "--- a/x.py\n+++ b/x.py\n", "--- a/y.py\n+++ b/y.py\n"

@@ -73,8 +73,8 @@ def test_commands_and_options(usage: str) -> None:
 
 @pytest.mark.parametrize("command", EXIT_CODES)
 def test_exit_codes(command: str) -> None:
-    result = hitproof(*command.split()[1:])
-    assert (result.returncode, "Traceback" in result.stderr) == (EXIT_CODES[command], False)
+    result = CliRunner().invoke(cli.app, command.split()[1:])
+    assert (result.exit_code, "Traceback" in result.output) == (EXIT_CODES[command], False)
 
 
 def test_the_history_schema() -> None:

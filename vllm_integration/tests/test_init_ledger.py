@@ -163,15 +163,6 @@ def test_a_target_that_never_stops_to_show_more(
     assert "still found new divergences" in said
 
 
-@pytest.mark.parametrize("arguments", [["--policy", "odd=1"], ["--ledger", "no-such-file.toml"]])
-def test_bad_arguments(arguments: list[str], tmp_path: Path, behaves: Any) -> None:
-    behaves(conforming())
-    code, said = run("init-ledger", "fork", "-o", tmp_path / "x.toml", *arguments)
-    assert code == 2
-    assert "hitproof: " in said
-    assert not (tmp_path / "x.toml").exists()
-
-
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory."""

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.simulation.causes import Cause
 from hitproof.conformance.simulation.generators import GENERATORS, forks
-from hitproof.conformance.tests.editing import cases
 from hitproof.spec.groups import alignment
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.doctor import read_model, with_paths
@@ -268,10 +267,3 @@ def test_a_tier_and_what_it_loses() -> None:
     assert 0 < told["tier_rate"] <= told["hit_rate"] < 1
     assert "of_tier" in simulated_csv(answer).partition("\n")[0].split(",")
     assert "latest, of the tier" in simulate_page(answer, "hitproof simulate")
-
-
-@cases("arguments, said")
-def test_what_a_tier_does_not_go_with(arguments: list[str], said: str) -> None:
-    ended = CliRunner().invoke(cli.app, ["simulate", *arguments])
-    assert ended.exit_code == 2
-    assert said in " ".join(ended.output.split())
