@@ -25,6 +25,11 @@ class Run:
     waste: int
     lost: int
 
+    @property
+    def history(self) -> str:
+        """The history as it was played, as JSON."""
+        return self.record.history
+
     @staticmethod
     def from_answer(answer: Mapping[str, Any]) -> "Run":
         """From what the worker answers to a replay."""

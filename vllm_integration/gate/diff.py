@@ -24,13 +24,13 @@ from hitproof.vllm_integration.gate.obligations import Obligation
 from hitproof.vllm_integration.gate.places import located
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
-from hitproof.vllm_integration.gate.schedulers_side_by_side import compare_schedulers
 from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.gate.side_by_side import (
     ON_ONE_ONLY,
     Both,
     HistoriesCompared,
     HistoryChange,
+    compare_schedulers,
     compared,
 )
 from hitproof.vllm_integration.targets.changed import Hunk, changed_functions, hunks
@@ -363,10 +363,9 @@ def _asked(report: Report) -> dict[Judged, str]:
     """On what the target was judged; of histories the form in which it played them."""
     asked: dict[Judged, str] = {each.configuration: "" for each in report.obligations}
     for each in report.played:
-        run = each.run and each.run.record
-        form = getattr(run or each.schedule, "history", None)
-        if form is not None and not each.unsettled:
-            asked[each.play] = form
+        run = each.run or each.schedule
+        if run is not None and not each.unsettled:
+            asked[each.play] = run.history
     return asked
 
 

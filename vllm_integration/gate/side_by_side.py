@@ -1,19 +1,25 @@
-"""Histories side by side: the runs of two targets compared, and differences shrunk."""
+"""Histories side by side: the runs of two targets compared, and differences shrunk.
+
+It is long: histories of managers and of schedulers are compared alike, but in other things.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.comparison.histories import Parting, Run, compare, unreported
 from hitproof.conformance.comparison.records import Observable
-from hitproof.conformance.comparison.schedules import Decision, ScheduleRun
+from hitproof.conformance.comparison.schedules import Decision, Difference, ScheduleRun, differences
 from hitproof.conformance.comparison.words import shown
-from hitproof.conformance.findings.replayed import up_to
-from hitproof.conformance.histories.plays import Abilities, Play
+from hitproof.conformance.findings.replayed import of_workload, up_to
+from hitproof.conformance.histories.plays import Abilities, Origin, Play
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.histories.workload_json import read_workload
+from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.playing.shrinking import shrink
+from hitproof.conformance.scheduling.shrinking import shrink as shrink_workload
 from hitproof.conformance.words import kinds_of
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.sessions import Sessions
@@ -23,6 +29,8 @@ ON_ONE_ONLY = "histories that only one of the two was asked to play"
 """Hits inside blocks are played where they may end there, a policy."""
 _HISTORIES_TO_SHRINK = 120
 """Histories that both targets play to shrink one example."""
+_SCHEDULES_TO_SHRINK = 60
+"""The same of schedulers, which take longer."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +166,13 @@ def _answered(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+_Run = TypeVar("_Run", Run, ScheduleRun)
+
+
+def _both_play(both: Both, play: Play, _: Run) -> tuple[Run, Run]:
+    return both.runs(play)
+
+
 @dataclass
 class _Shown:
     """The histories that show one effect, and the one that shows it first."""
@@ -200,7 +215,7 @@ def compared(
     for play in dict.fromkeys((*of_base, *of_head)):
         if play.of_scheduler:
             continue
-        runs = _runs(of_base.get(play), of_head.get(play), both, result)
+        runs = _runs(of_base.get(play), of_head.get(play), both, result, _both_play)
         if runs is None:
             continue
         comparison = compare(*runs)
@@ -235,22 +250,30 @@ def _balance(by_order: dict[Effect, _Shown], found: dict[Effect, _Shown]) -> Non
 
 
 def _runs(
-    base: Played | None, head: Played | None, both: Both | None, result: HistoriesCompared
-) -> tuple[Run, Run] | None:
-    """The runs of one history, if they can be compared; else ``result`` says why not."""
+    base: Played | None,
+    head: Played | None,
+    both: Both | None,
+    result: HistoriesCompared,
+    again: Callable[[Both, Play, _Run], tuple[_Run, _Run]],
+) -> tuple[_Run, _Run] | None:
+    """The runs of one history, if they can be compared; else ``result`` says why not.
+
+    ``again`` plays a history of which the targets have different forms as both can play it.
+    """
     if base is None or head is None:
         result.uncompared[ON_ONE_ONLY] += 1
         return None
-    if base.run is None or head.run is None:
+    one, other = base.run or base.schedule, head.run or head.schedule
+    if one is None or other is None:
         result.uncompared["histories that could not be judged on both"] += 1
         return None
-    if base.run.record.history == head.run.record.history:
-        return base.run, head.run
+    if one.history == other.history:
+        return one, other  # type: ignore[return-value]
     if both is None:
         result.uncompared["histories that the two releases play in different forms"] += 1
         return None
     try:
-        runs = both.runs(base.play)
+        runs = again(both, base.play, other)  # type: ignore[arg-type]
     except WorkerGone as gone:
         result.uncompared[f"histories in a form that both can play: {gone}"] += 1
         return None
@@ -305,4 +328,85 @@ def _example(parting: Parting, play: Play, both: Both) -> Example | None:
         tuple(up_to(small, shown_at.step)),
         shown(parting.observable, base, head),
         shown(parting.observable, head, base),
+    )
+
+
+@dataclass
+class _Schedules:
+    """The histories that show one effect, and the smallest of them."""
+
+    difference: Difference
+    run: ScheduleRun
+    histories: int = 0
+    tokens: int = 0
+
+
+def compare_schedulers(
+    base: Sequence[Played], head: Sequence[Played], both: Both | None, result: HistoriesCompared
+) -> None:
+    """Add to ``result`` what the schedulers of both did otherwise."""
+    found: dict[Effect, _Schedules] = {}
+    of_base, of_head = (
+        {each.play: each for each in side if each.play.of_scheduler} for side in (base, head)
+    )
+    for play in dict.fromkeys((*of_base, *of_head)):
+        runs = _runs(of_base.get(play), of_head.get(play), both, result, _both_schedule)
+        if runs is None:
+            continue
+        result.schedulers += 1
+        result.scheduler_steps += min(len(run.plans) for run in runs)
+        for each in differences(*runs):
+            shown = found.setdefault(each.effect, _Schedules(each, runs[0]))
+            shown.histories += 1
+            shown.tokens += each.tokens
+            if len(runs[0].history) < len(shown.run.history):
+                shown.difference, shown.run = each, runs[0]
+    result.changes += [_change_of(shown, both) for shown in found.values()]
+    order = list(Effect)
+    result.changes.sort(key=lambda change: order.index(change.effect))
+
+
+def _both_schedule(both: Both, play: Play, other: ScheduleRun) -> tuple[ScheduleRun, ScheduleRun]:
+    """Play a history as the head does, but for what the base does not have."""
+    adapted = Play(play.origin, play.name, other.history)
+    common = both.schedules(adapted)[0].history
+    return both.schedules(Play(Origin.WRITTEN, play.name, common))
+
+
+def _change_of(shown: _Schedules, both: Both | None) -> HistoryChange:
+    difference = shown.difference
+    example = None if both is None else _example_of(difference, shown.run, both)
+    return HistoryChange(
+        difference.effect,
+        difference.decision,
+        shown.histories,
+        shown.histories,
+        0,
+        shown.tokens,
+        example,
+        of_scheduler=True,
+    )
+
+
+def _example_of(difference: Difference, run: ScheduleRun, both: Both) -> Example | None:
+    """The smallest history that shows it; None if it does not show again."""
+
+    def again(history: SchedulerHistory) -> Difference | None:
+        try:
+            found = differences(*both.schedules(Play.written_workload(history, "")))
+        except WorkerGone:
+            return None
+        return next((each for each in found if each.effect is difference.effect), None)
+
+    first = read_workload(run.history)
+    small = shrink_workload(first, lambda history: again(history) is not None, _SCHEDULES_TO_SHRINK)
+    shows = again(small)
+    if shows is None:
+        return None
+    return Example(
+        Play.written_workload(small, ""),
+        kinds_of(small.deployment.groups),
+        small.deployment.has_draft_head,
+        tuple(of_workload(small)),
+        *shows.words,
     )

@@ -9,9 +9,8 @@ from hitproof.conformance.comparison.schedules import Decision, ScheduleRun, dif
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.scenarios import FEATURES
 from hitproof.spec.claims import Divergence
-from hitproof.vllm_integration.gate.schedulers_side_by_side import compare_schedulers
 from hitproof.vllm_integration.gate.sessions import Sessions
-from hitproof.vllm_integration.gate.side_by_side import Both, HistoriesCompared
+from hitproof.vllm_integration.gate.side_by_side import Both, HistoriesCompared, compare_schedulers
 from hitproof.vllm_integration.tests.conftest import Copy
 from hitproof.vllm_integration.tests.test_side_by_side import RELEASE, opened
 
