@@ -1,6 +1,6 @@
 """The kinds of campaigns, a row each."""
 
-from hitproof.vllm_integration.campaign import histories, selftest, simulate, survey
+from hitproof.vllm_integration.campaign import histories, selftest, survey
 from hitproof.vllm_integration.campaign.plans import Kind, one_target
 
 KINDS = {
@@ -33,14 +33,6 @@ KINDS = {
             survey.seen,
             survey.fold,
             frozenset({"quick", "thorough"}),
-        ),
-        Kind(
-            "simulate",
-            simulate.prepare,
-            simulate.plan,
-            simulate.work,
-            simulate.seen,
-            simulate.fold,
         ),
     )
 }
