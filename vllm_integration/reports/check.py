@@ -1,7 +1,7 @@
 """Reports as people and as programs read them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +19,7 @@ from hitproof.vllm_integration.gate.unbounded import proved_in_words
 from hitproof.vllm_integration.reports.branches import counted_json
 from hitproof.vllm_integration.reports.causes import Cause, causes, classes_in_words, known_from, of
 from hitproof.vllm_integration.reports.policies import cost_json, costs_in_words
-from hitproof.vllm_integration.reports.printing import plain, print_text, said
+from hitproof.vllm_integration.reports.printing import plain, print_text, said, sentence
 from hitproof.vllm_integration.survey.faults import status_of
 
 _MOST_INCONCLUSIVE = 5
@@ -92,41 +92,18 @@ def known_in_words(report: Report) -> str:
 
 def coverage_in_words(report: Report) -> str:
     """How much was judged, and how it ended."""
-    states = report.tasks_total(lambda o: o.states)
-    counts = {s: sum(o.status is s for o in report.obligations) for s in Status}
-    models = f" ({len(MODELS)} real models among them)" if report.restricted is None else ""
-    return (
-        f"{count(report.num_configurations, 'configuration')}{models}, "
-        f"{_scientific(states)} cache states covered by "
-        f"{report.tasks_total(lambda o: o.paths)} paths, confirmed by "
-        f"{count(report.tasks_total(lambda o: o.runs), 'concrete run')}; obligations: "
-        + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
-        + f"; {_replayed(report.of_managers, 'managers replayed')}"
-        + (f"; {_replayed(report.of_schedulers, 'schedulers')}" if report.of_schedulers else "")
+    states, paths, runs = (
+        report.tasks_total(attrgetter(name)) for name in ("states", "paths", "runs")
     )
-
-
-def _replayed(played: Sequence[Played], what: str) -> str:
-    steps = count(sum(each.steps for each in played), "step")
-    return f"{count(played, 'history', 'histories')} of whole {what}, {steps}"
+    statuses = Counter(each.status for each in report.obligations)
+    counts = {status: statuses[status] for status in Status if statuses[status]}
+    return sentence("coverage", report, len(MODELS), _scientific(states), paths, runs, counts)
 
 
 def what_diverges(report: Report) -> str:
-    """What makes the target diverge, counted; stale entries only where nothing is new."""
-    new, changes = report.judgement.new, report.policy_changes
-    found = causes(new, report.target.version)
-    parts = [count(found, "new finding")]
-    if len(new) > len(found):
-        parts[0] += f" of {count(new, 'signature')}"
-    if changes:
-        parts.append(count(changes, "policy change"))
-    if not new:
-        parts.append(count(report.judgement.stale, "stale ledger entry", "stale ledger entries"))
-        if report.shrunk:
-            parts.append(f"{count(report.shrunk, 'footprint')} too large")
-        if report.disproved:
-            parts.append(f"{count(report.disproved, 'statement')} refuted for all lengths")
-    return ", ".join(parts)
+    """What makes the target diverge, counted."""
+    found = causes(report.judgement.new, report.target.version)
+    return sentence("diverging", report, len(found))
 
 
 def _scientific(number: int) -> str:

@@ -17,7 +17,7 @@ from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
 from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.check import cause_json
 from hitproof.vllm_integration.reports.markdown import escaped, table
-from hitproof.vllm_integration.reports.printing import document, print_text
+from hitproof.vllm_integration.reports.printing import document, print_text, sentence
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_CASES = 4
@@ -25,48 +25,7 @@ _MOST_CASES = 4
 
 def summary(diff: Diff) -> str:
     """One sentence."""
-    base, head = diff.base.target.label, diff.head.target.label
-    whole = covered(diff)
-    if diff.verdict is Verdict.INCONCLUSIVE:
-        return (
-            f"not everything could be compared between {base} and {head}: "
-            f"{count(diff.open_questions, 'open question')}; what could be: {whole}"
-        )
-    if not diff.changed:
-        return f"no behavioural change from {base} to {head}: {whole}"
-    harm = "the head is worse" if diff.verdict is Verdict.DIVERGES else "the head is not worse"
-    return f"behaviour changes from {base} to {head}, and {harm}: {whole}"
-
-
-def covered(diff: Diff) -> str:
-    """What was compared, and in short what was not."""
-    histories = diff.histories
-    alike = "each by its own policies" if diff.policies else "so both behave alike there"
-    words = (
-        f"{count(diff.proved, 'obligation')} proved on both, {alike}; {diff.covered} refuted on "
-        f"one or both; {count(diff.answers, 'answer')} of lookups and "
-        f"{count(diff.registrations, 'registration')} compared, those of larger requests in a "
-        f"sample of cache states; {count(histories.histories, 'history', 'histories')} of "
-        f"{count(histories.steps, 'step')} with {count(histories.lookups, 'lookup')} compared in "
-        f"all that can be observed"
-    )
-    if histories.schedulers:
-        words += (
-            f"; {count(histories.schedulers, 'scheduler history', 'scheduler histories')} of "
-            f"{count(histories.scheduler_steps, 'step')} compared in what each step computes, in "
-            f"hits, preemptions, empty steps and ends of requests"
-        )
-    if histories.adapted:
-        words += f", {histories.adapted} of them in a form that both releases can play"
-    if histories.stopped:
-        words += (
-            f", {histories.stopped} of them up to where the schedulers of the two releases ask for "
-            f"different things"
-        )
-    words += "; not compared: what is beyond these bounds, the values of block hashes, running time"
-    if left := sum(histories.uncompared.values()):
-        words += f", and {count(left, 'history', 'histories')}"
-    return words
+    return sentence("summary", diff)
 
 
 def verdict_line(diff: Diff) -> str:

@@ -1,15 +1,14 @@
 """A diagnosis, as people and as programs read it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
 
 from hitproof.conformance.picking import picked
-from hitproof.conformance.words import count, in_blocks, in_tokens
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.doctor import Change, Diagnosis
-from hitproof.vllm_integration.reports.printing import print_text
+from hitproof.vllm_integration.reports.printing import print_text, sentence, sentences
 from hitproof.vllm_integration.survey.faults import Fault, of_codes
 
 _WIDTH = 24
@@ -35,75 +34,7 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
 
 def facts(found: Diagnosis) -> list[str]:
     """What decides hits on this deployment, in sentences."""
-    told, wanted = found.deployment, found.wanted
-    lines = [
-        f"hits end on multiples of {in_tokens(told['alignment'])}: scheduler block "
-        f"{told['scheduler_block_size']}, hash block {told['hash_block_size']}",
-        f"a pool of {in_blocks(told['num_blocks'])}, at most "
-        f"{in_tokens(told['max_num_batched_tokens'])} in a step, "
-        f"{'async' if told['async_scheduling'] else 'synchronous'} scheduling",
-    ]
-    if not told["prefix_caching"]:
-        lines.append("prefix caching is off")
-    elif told["retention"] is not None:
-        lines.append(
-            f"retention interval {told['retention']}"
-            + (
-                ""
-                if told["retention"]
-                else ": of windows and states, only what hits at the end of a prompt need is kept"
-            )
-        )
-    if told["mamba_cache_mode"] is not None:
-        lines.append(f"Mamba cache mode {told['mamba_cache_mode']}")
-    if told["use_eagle"]:
-        ahead = told["hash_lookahead"]
-        lines.append(
-            f"draft layers: each hash covers {in_tokens(ahead)} more"
-            if ahead
-            else "draft layers: a hit drops a lookahead block"
-        )
-    lines += _of_tier(told["tier"]) if told["tier"] else ()
-    if told["left_out"]:
-        lines.append(
-            f"{' and '.join(told['left_out'])} is not installed and was left out; no layer of a "
-            "language model needs it"
-        )
-    if told["text_only"]:
-        lines.append("the language model of a multimodal model: prompts have no images")
-    if wanted.model.quantized_cache:
-        lines.append(
-            "how the model's quantization stores keys and values is not derived; --kv-cache-dtype "
-            "sets it"
-        )
-    if wanted.cut:
-        lines.append(
-            f"the maximum length is taken to be {told['max_model_len']}, not "
-            f"{wanted.model.greatest_length}; --max-model-len sets it"
-        )
-    return lines
-
-
-def _of_tier(tier: dict[str, Any]) -> Iterator[str]:
-    """What a tier is, and what it never serves."""
-    chunk, room = tier["blocks_per_chunk"], tier["room"]
-    fits = in_blocks(max(0, room or 0))
-    if chunk > 1:
-        fits = f"{count(max(0, room or 0), 'chunk')} of {in_blocks(chunk)}"
-    has = "" if room is None else f" with room for {fits},"
-    ahead = tier["lookahead"]
-    yield (
-        f"a tier, {tier['name']},{has} whose hits end on multiples of "
-        f"{in_tokens(tier['alignment'])}"
-        + (f" and take {in_tokens(ahead)} more that are stored" if ahead else "")
-    )
-    if room is not None and room < 1:
-        yield "nothing fits into the tier, so it serves nothing; name a larger size"
-    if tier["stores_sampled"] is False:
-        yield "the tier never serves sampled tokens: it stores prompts alone"
-    if tier["never_stored"]:
-        groups = ", ".join(map(str, tier["never_stored"]))
-        yield f"the tier stores nothing of groups {groups}"
+    return sentences("facts", found.deployment, found.wanted)
 
 
 def wrong(found: Diagnosis) -> list[str]:
@@ -165,23 +96,19 @@ def _request(row: dict[str, Any]) -> str:
 
 def shortest_in_words(found: Diagnosis) -> str:
     """The length of the shortest prompt that hits anything, and what a tier serves."""
-    told, tier = _shortest(found.shortest, found.shortest_at_best), found.deployment["tier"]
+    told, tier = (
+        sentence("shortest", found.shortest, found.shortest_at_best),
+        found.deployment["tier"],
+    )
     if tier is None:
         return told
-    alone = _shortest(tier["shortest"], tier["shortest_at_best"])
+    alone = sentence("shortest", tier["shortest"], tier["shortest_at_best"])
     both: dict[tuple[Any, ...], dict[bool, int]] = {}
     for row in found.rows:
         both.setdefault((row["prompt"], row["reuse"]), {})[row["emptied"]] = row["hit"]
     pairs = [each for each in both.values() if len(each) > 1]
     served, here = (sum(each[emptied] for each in pairs) for emptied in (True, False))
     return f"{told}; with the pool emptied, {alone}: {served} of {in_tokens(here)} in all"
-
-
-def _shortest(found: int | None, at_best: int) -> str:
-    if found is None:
-        return f"no repeated prompt hits anything; at best one of {at_best} tokens could"
-    begin = f"hits begin with a prompt of {in_tokens(found)}"
-    return begin if found <= at_best else f"{begin} ({at_best} possible)"
 
 
 COLUMNS = ("prompt", "request", "tokens", "hit", "at best")

@@ -55,6 +55,18 @@ def said(part: str, *about: Any) -> str:
     return str(getattr(_environment().get_template("parts.txt").module, part)(*about))
 
 
+def sentences(part: str, *about: Any) -> list[str]:
+    """What a macro of ``sentences.txt`` makes, sentence by sentence."""
+    told = str(getattr(_environment().get_template("sentences.txt").module, part)(*about))
+    every = (" ".join(each.split()) for each in told.split("\x02end\x03"))
+    return [each for each in every if each]
+
+
+def sentence(part: str, *about: Any) -> str:
+    """The sentence that a macro of ``sentences.txt`` makes."""
+    return sentences(part, *about)[0]
+
+
 def print_lines(console: Console, text: str) -> None:
     """Print the text that a template has made."""
     for line in filter(None, text.split("\n")):

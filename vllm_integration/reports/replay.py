@@ -13,11 +13,10 @@ from hitproof.conformance.findings.replayed import describe, of_workload
 from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
-from hitproof.conformance.numeric.outcome import NumericOutcome
 from hitproof.conformance.picking import picked
-from hitproof.conformance.words import count, in_tokens
+from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.replay import ReplayReport, SchedulerReport, worst
-from hitproof.vllm_integration.reports.printing import print_text
+from hitproof.vllm_integration.reports.printing import print_text, sentence
 
 Report: TypeAlias = ReplayReport | SchedulerReport
 """That on a history of a manager, or on one of a scheduler."""
@@ -63,20 +62,6 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     print_replays([report], console, verbose, None)
 
 
-def life_in_words(life: dict[str, Any], verbose: bool) -> str:
-    """What became of a request."""
-    if life["hit"] is None:
-        return "never scheduled"
-    chunks = life["chunks"] if verbose else []
-    where = ", ".join(f"{start} to {start + tokens}" for start, tokens in chunks)
-    preempted = f", preempted {count(life['preemptions'], 'time')}" if life["preemptions"] else ""
-    return (
-        f"hit of {in_tokens(life['hit'])}, {count(life['chunks'], 'step')}"
-        f"{f' ({where})' if where else ''}{preempted}, "
-        f"{in_tokens(len(life['delivered']))} delivered, {life['ended'] or 'never ends'}"
-    )
-
-
 def replays_json(reports: Sequence[Report], seconds: float) -> dict[str, Any]:
     """The reports of several histories as JSON."""
     verdict = worst(reports)
@@ -108,7 +93,7 @@ def print_replays(
         lookups=sum(len(report.lookups) for report in of_managers),
         worst=worst(reports),
         of_manager=lambda report: isinstance(report, ReplayReport),
-        life_in_words=life_in_words,
+        sentence=sentence,
         **{each.__name__.removeprefix("_"): each for each in _TOLD},
     )
 
@@ -146,20 +131,6 @@ def _shown_json(report: ReplayReport, found: Occurrence) -> dict[str, Any] | Non
     return {"shown": str(what), "by": None if wrong is None else wrong.as_json()}
 
 
-def _computed(numeric: NumericOutcome) -> str:
-    """How a history that was computed compares with no caching."""
-    passes = count(numeric.passes, "pass", "passes")
-    if not numeric.wrong:
-        return (
-            f"{passes} computed: logits are those of no caching, to {numeric.largest.largest:.0e}"
-        )
-    first = numeric.wrong[0]
-    return (
-        f"{passes} computed: logits of {len(numeric.wrong)} are not those of no caching; first "
-        f"{first.in_words}"
-    )
-
-
 def _reasons(report: ReplayReport, found: Occurrence) -> tuple[Reason, ...]:
     """Why it is a finding; nothing for what follows from another one."""
     return () if found.cause is not None else report.reasons.get(found.signature, ())
@@ -186,5 +157,5 @@ def _step(report: ReplayReport, number: int) -> str:
     return f"steps[{number}] {json.dumps(step)}"
 
 
-_TOLD = _computed, _expected, _found_in, _given, _location, _numbers, _reasons, _step
+_TOLD = _expected, _found_in, _given, _location, _numbers, _reasons, _step
 """What the template asks about reports and findings."""

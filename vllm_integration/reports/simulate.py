@@ -13,9 +13,8 @@ from rich.console import Console
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.picking import picked
 from hitproof.conformance.simulation.causes import Cause, Limit, limits, losses
-from hitproof.conformance.words import count, in_blocks, in_tokens
 from hitproof.vllm_integration.gate.simulate import Run, Simulated
-from hitproof.vllm_integration.reports.printing import print_text
+from hitproof.vllm_integration.reports.printing import print_text, sentence
 from hitproof.vllm_integration.survey.faults import of_codes
 
 OPERATIONS = ("lookup", "allocate", "free")
@@ -115,13 +114,7 @@ def tier_rate(run: Run) -> float:
 
 def about(found: Simulated) -> str:
     """What was played on what."""
-    engine = found.deployment.engine
-    return (
-        f"{found.workload.about or count(found.workload.requests, 'request')}, on "
-        f"{found.deployment.name}{' with EAGLE or MTP' if engine.use_eagle else ''}: "
-        f"{count(engine.groups, 'group')}, a pool of {in_blocks(engine.num_gpu_blocks)}, chunks of "
-        f"{in_tokens(engine.max_chunk)}, {found.deployment.max_num_seqs} at a time"
-    )
+    return sentence("simulated", found.workload, found.deployment)
 
 
 SUMMARY = (
