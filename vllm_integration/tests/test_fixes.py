@@ -388,7 +388,7 @@ def verified_now(*some: Fix, wanted: Wanted = EVERYTHING) -> Verified:
     return verify(own, some, Profile.QUICK, limits(300.0), lambda *_: None, wanted)
 
 
-@pytest.mark.long
+@pytest.mark.long(keep=1)
 @pytest.mark.slow
 @pytest.mark.release
 @pytest.mark.parametrize("fix", FIXES, ids=IDS)
