@@ -14,6 +14,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.scheduling.transfers import CONNECTOR
+from hitproof.conformance.scope.layouts import OFFLOADING
 from hitproof.conformance.subject.schedulers import ChunkKey, PoolCall, PoolState
 
 
@@ -223,6 +224,13 @@ class ChunkPool:
                 "elsewhere",
                 "chunks are read where they were stored",
                 f"they are read at {list(call.places)}",
+            )
+        if self.whole and any(each.readers for each in there):
+            yield Violation.of(
+                CONNECTOR,
+                Defect.of(Code.TIER_BLOCK_OFFERED_AGAIN, tier=OFFLOADING),
+                "a request whose chunks are being loaded for another one waits for them",
+                "they are loaded once more",
             )
         for each in there:
             each.readers += 1

@@ -24,7 +24,7 @@ from hitproof.conformance.judge.content_entries import DueEntries
 from hitproof.conformance.judge.content_keys import KeyedContent
 from hitproof.conformance.judge.content_store import ContentStore
 from hitproof.conformance.judge.followers import Cached
-from hitproof.conformance.scheduling.chunk_pool import ChunkPool
+from hitproof.conformance.scheduling.chunk_pool import ChunkPool, violation
 from hitproof.conformance.scheduling.outcome import Life
 from hitproof.conformance.scheduling.transfers import (
     CONNECTOR,
@@ -33,7 +33,7 @@ from hitproof.conformance.scheduling.transfers import (
     Touched,
 )
 from hitproof.conformance.scope.layouts import OFFLOADING, Layout
-from hitproof.conformance.subject.schedulers import ChunkKey, HostCopy, HostResult, Plan
+from hitproof.conformance.subject.schedulers import ChunkKey, HostCopy, HostResult, Plan, PoolCall
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run
@@ -68,6 +68,8 @@ class Offloading(ConnectorTransfers):
         """Requests of which it may have forgotten what it had."""
         self._offered: dict[str, set[ChunkKey]] = {}
         """What was offered of each request, since it was admitted."""
+        self._refused: dict[str, set[ChunkKey]] = {}
+        """Chunks of full attention that had no room when they were offered last."""
         self._was_reset = -1
         """In which step it was last told to forget what it had."""
         self._more = False
@@ -140,6 +142,7 @@ class Offloading(ConnectorTransfers):
         for each in plan.scheduled:
             if each.whole:
                 self._offered.pop(each.request, None)
+                self._refused.pop(each.request, None)
         told = plan.transfers
         if told is None:
             return
@@ -151,8 +154,10 @@ class Offloading(ConnectorTransfers):
         still = {each.request for each in plan.scheduled}.union(plan.finished)
         offered: dict[str, list[ChunkKey]] = {}
         for call in told.pool:
-            if call.what == "prepare_store" and call.taken is not None:
-                offered.setdefault(call.request, []).extend(call.keys)
+            if call.what == "prepare_store":
+                if call.taken is not None:
+                    offered.setdefault(call.request, []).extend(call.keys)
+                yield from self._offered_later(call)
         for name, keys in offered.items():
             if name not in still:
                 continue  # it has been preempted, and starts again
@@ -166,6 +171,21 @@ class Offloading(ConnectorTransfers):
                     "some of them are",
                 )
             before.update(keys)
+
+    def _offered_later(self, call: PoolCall) -> Iterator[Violation]:
+        groups = self._engine.groups
+        # A tier may leave out blocks of a draft head while drafts can be rejected.
+        kept = [each.kind is GroupKind.FULL_ATTENTION and not each.eagle for each in groups]
+        keys = {key for key in call.keys if kept[key[0]]}
+        if keys and self._refused.pop(call.request, set()) - keys:
+            yield violation(
+                Code.TIER_ROOM_LOST,
+                "given-up",
+                f"chunks of request {call.request} that had no room are offered again",
+                "others are offered in their place",
+            )
+        if call.taken is None:
+            self._refused[call.request] = keys
 
     def _copied_again(self) -> Iterator[Violation]:
         of_stores = [c for since, c in self._copies if c.loads is None and since > self._was_reset]
@@ -326,6 +346,7 @@ class Offloading(ConnectorTransfers):
     def reset(self, requests: Iterable[str]) -> None:
         """See `ConnectorTransfers`."""
         self._offered.clear()
+        self._refused.clear()
         self._was_reset = self._step
         self._begun_before.update(requests)
 

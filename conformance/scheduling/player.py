@@ -200,6 +200,7 @@ class _Player:
         self._pause_or_go_on()
         plan: Plan | None = None
         if self._scheduler.has_requests() or self._is_transferring:
+            self._judge_idle()
             plan, done = self._plan()
             if plan.awaits_tokens:
                 return self._await_tokens(plan, done)
@@ -261,6 +262,14 @@ class _Player:
         self._rules.accepted(done.valid)
         self._judge_keys()
         self._in_flight.append((plan, done))
+
+    def _judge_idle(self) -> None:
+        """The engine goes on until what connectors began to store is stored."""
+        if self._transfers is None or self._transfers.loading or self._in_flight:
+            return
+        if not self._scheduler.has_requests():
+            for wrong in chunk_pool.left(self._scheduler.pool()):
+                self._add(wrong)
 
     def _judge_rest(self) -> None:
         """An engine that rests in a pause has let those that hold what was loaded run."""

@@ -291,6 +291,22 @@ def test_a_chunk_is_offered_once(
 
 
 @pytest.mark.parametrize(
+    ("again", "whole", "wrong"), [([4, 8], False, 0), ([8], False, 1), ([8], True, 0)]
+)
+def test_what_had_no_room_is_offered_again(again: list[int], whole: bool, wrong: int) -> None:
+    _, offloading = running(Connector(offloads=9, chunk=1))
+    found: list[str] = []
+    for ends, is_whole in (([4], True), (again, whole)):
+        keys = tuple((0, PREFIXES.name("a", end)) for end in ends)
+        calls = (PoolCall("prepare_store", keys, "a", taken=None),)
+        computed = Scheduled("a", 0, 9, 0, ((1, 2, 3),), is_whole, first=False)
+        plan = Plan((computed,), transfers=Transfers({}, {}, pool=calls))
+        judged = offloading.start(plan, Touched(), frozenset(), frozenset(), lambda _: 9)
+        found += [str(each.signature.defect) for each in judged]
+    assert found.count("tier-room-lost(how=given-up)") == wrong
+
+
+@pytest.mark.parametrize(
     ("second", "resets", "wrong"), [(1, False, 1), (3, False, 0), (1, True, 0)]
 )
 def test_a_block_is_not_copied_twice_at_once(second: int, resets: bool, wrong: int) -> None:
