@@ -1,7 +1,7 @@
 """The parts of a kind of campaign: its jobs by rounds, and the summary of their results."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -130,3 +130,11 @@ class Kind:
     fold: Callable[[Given, Ended], Summary]
     takes: frozenset[str] = frozenset()
     endless: bool = False
+
+    @staticmethod
+    def of(
+        name: str, module: Any, prepare: Prepare, takes: Set[str], *, endless: bool = False
+    ) -> "Kind":
+        """The kind whose plan, work, seen and fold are functions of a module."""
+        parts = module.plan, module.work, module.seen, module.fold
+        return Kind(name, prepare, *parts, frozenset(takes), endless)

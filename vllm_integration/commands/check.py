@@ -11,7 +11,7 @@ import typer
 
 from hitproof.conformance.ledger.ledger import Judgement, accepted_reads, load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER
-from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
+from hitproof.vllm_integration.commands.ledgers import baseline_of, remedy_for
 from hitproof.vllm_integration.commands.options import Classes
 from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (
@@ -34,7 +34,7 @@ from hitproof.vllm_integration.reports.check import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
-from hitproof.vllm_integration.reproduce.tested import tested
+from hitproof.vllm_integration.reproduce.cases import tested
 from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.cache import cache_directory
 from hitproof.vllm_integration.targets.changed import Hunk, hunks

@@ -24,7 +24,7 @@ from hitproof.vllm_integration.reports.ci.github import diff_annotations
 from hitproof.vllm_integration.reports.ci.sarif import diff_sarif
 from hitproof.vllm_integration.reports.diff import diff_json, markdown, print_diff
 from hitproof.vllm_integration.reports.html.pages import diff_page
-from hitproof.vllm_integration.reproduce.tested import tested
+from hitproof.vllm_integration.reproduce.cases import tested
 from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.resolving import held_as, resolve
 

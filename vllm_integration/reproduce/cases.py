@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
+from hitproof.conformance.findings.findings import Finding
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits
 from hitproof.vllm_integration.sandbox.processes import end, environment
 from hitproof.vllm_integration.targets.target import Target
@@ -73,3 +74,15 @@ def _run(files: list[str], target: Target, limits: Limits) -> dict[str, list[str
         except (OSError, ValueError):
             return {}
     return endings
+
+
+def tested(
+    directory: Path, findings: Sequence[Finding], target: Target, limits: Limits
+) -> list[Finding]:
+    """The findings, each with how its test ended; the tests are written to ``directory``."""
+    shown = [finding.demonstration for finding in findings]
+    ran = write_and_run(directory, shown, target, limits)
+    return [
+        replace(finding, demonstration=ran.get(each.name, each))
+        for finding, each in zip(findings, shown, strict=True)
+    ]

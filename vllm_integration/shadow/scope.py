@@ -103,13 +103,21 @@ def _group(manager: Any, spec: Any, use_eagle: bool) -> Group:
         kind = GroupKind.FULL_ATTENTION
     if kind is None:
         raise CannotJudge(refusal("shadow-kinds").format(kind=name))
+    eagle = bool(use_eagle and getattr(spec, "is_eagle_group", False))
     if max(getattr(manager, "dcp_world_size", 1), getattr(manager, "pcp_world_size", 1)) > 1:
         raise CannotJudge(refusal("shadow-ranks"))
+    return group_of(kind, spec.kv_cache_spec, manager.block_size, eagle, cacheable)
+
+
+def group_of(
+    kind: GroupKind, spec: Any, block_size: int, eagle: bool, cacheable: bool = True
+) -> Group:
+    """A group by its KV cache spec."""
     return Group(
-        kind=kind,
-        block_size=manager.block_size,
-        window=spec.kv_cache_spec.sliding_window if kind is GroupKind.SLIDING_WINDOW else None,
-        eagle=bool(use_eagle and getattr(spec, "is_eagle_group", False)),
-        chunk=spec.kv_cache_spec.attention_chunk_size if kind is GroupKind.CHUNKED_LOCAL else None,
-        prefix_cacheable=cacheable,
+        kind,
+        block_size,
+        spec.sliding_window if kind is GroupKind.SLIDING_WINDOW else None,
+        eagle,
+        spec.attention_chunk_size if kind is GroupKind.CHUNKED_LOCAL else None,
+        cacheable,
     )

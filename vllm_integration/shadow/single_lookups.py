@@ -14,12 +14,13 @@ from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
 from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.reference.lookup import Lookup
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.groups import Group
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.adapter.groups import KINDS
 from hitproof.vllm_integration.shadow.hooks import Method, old_names
 from hitproof.vllm_integration.shadow.real import LookupPool, RealCache
 from hitproof.vllm_integration.shadow.report import Report
+from hitproof.vllm_integration.shadow.scope import group_of
 
 _NEEDED = ("block_hashes", "max_length", "kv_cache_group_ids", "block_pool", "kv_cache_spec")
 
@@ -151,13 +152,7 @@ def _group(owner: Any, values: Mapping[str, Any]) -> Group:
         raise CannotJudge(refusal("shadow-ranks"))
     spec = values["kv_cache_spec"]
     drops = values.get("drop_eagle_block", values.get("use_eagle", False))
-    return Group(
-        kind,
-        spec.block_size,
-        window=spec.sliding_window if kind is GroupKind.SLIDING_WINDOW else None,
-        eagle=bool(drops),
-        chunk=spec.attention_chunk_size if kind is GroupKind.CHUNKED_LOCAL else None,
-    )
+    return group_of(kind, spec, spec.block_size, bool(drops))
 
 
 def _answer(result: Any, block_size: int) -> tuple[Sequence[Sequence[Any]], int]:

@@ -1,11 +1,12 @@
 """The survey: which of the known faults each release has, kept as JSON and shown as documents."""
 
 import importlib.metadata
-import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
@@ -20,6 +21,12 @@ from hitproof.vllm_integration.sandbox.protocol import TEXT
 from hitproof.vllm_integration.survey.faults import Fault, cause
 from hitproof.vllm_integration.verdict import Verdict
 
+_Signature: TypeAlias = Annotated[
+    Signature,
+    PlainValidator(lambda raw: raw if isinstance(raw, Signature) else Signature.from_json(raw)),
+    PlainSerializer(Signature.as_json),
+]
+"""A signature as JSON has it."""
 REMEDY = "record them with --footprints"
 
 
@@ -35,10 +42,10 @@ class Sighting:
         source: file and line of the release's code.
     """
 
-    signature: Signature
+    signature: _Signature
     given: tuple[str, ...]
     spec: str
-    actual: str
+    actual: Annotated[str, Field(alias="vllm")]
     source: str
 
     @staticmethod
@@ -81,7 +88,7 @@ class Checked:
 
     verdict: str
     known: int
-    new: tuple[Signature, ...]
+    new: tuple[_Signature, ...]
     stale: int
     detail: str = ""
 
@@ -102,9 +109,12 @@ class Release:
     version: str
     verdict: str
     obligations: int
-    sightings: tuple[Sighting, ...]
+    sightings: Annotated[tuple[Sighting, ...], Field(alias="findings")]
     judged_by: State | None = None
-    checked: Checked | None = None
+    checked: Annotated[Checked | None, Field(alias="check")] = None
+
+
+_RELEASES = TypeAdapter(list[Release])
 
 
 def survey(run: Run, progress: Callable[[int, int], None]) -> Report:
@@ -209,61 +219,18 @@ def verdict(releases: Sequence[Release], faults: Sequence[Fault]) -> Verdict:
 
 def to_json(releases: Sequence[Release]) -> list[dict[str, Any]]:
     """The survey as JSON; `read` reads it."""
-    return [
-        {
-            "version": release.version,
-            "verdict": release.verdict,
-            "obligations": release.obligations,
-            "judged_by": None if release.judged_by is None else asdict(release.judged_by),
-            **({} if release.checked is None else {"check": _checked(release.checked)}),
-            "findings": [
-                {
-                    "signature": sighting.signature.as_json(),
-                    "given": list(sighting.given),
-                    "spec": sighting.spec,
-                    "vllm": sighting.actual,
-                    "source": sighting.source,
-                }
-                for sighting in release.sightings
-            ],
-        }
-        for release in releases
-    ]
-
-
-def _checked(checked: Checked) -> dict[str, Any]:
-    return asdict(checked) | {"new": [signature.as_json() for signature in checked.new]}
-
-
-def _read_checked(raw: dict[str, Any] | None) -> Checked | None:
-    if raw is None:
-        return None
-    return Checked(**raw | {"new": tuple(map(Signature.from_json, raw["new"]))})
+    raw: list[dict[str, Any]] = _RELEASES.dump_python(list(releases), mode="json", by_alias=True)
+    for each in raw:
+        if each["check"] is None:
+            del each["check"]
+        each["findings"] = each.pop("findings")  # the longest comes last
+    return raw
 
 
 def read(path: Path = SURVEY) -> list[Release]:
     """A survey that was written as JSON. Raises `LedgerError`."""
     try:
-        return [
-            Release(
-                raw["version"],
-                raw["verdict"],
-                raw["obligations"],
-                tuple(
-                    Sighting(
-                        Signature.from_json(found["signature"]),
-                        tuple(found["given"]),
-                        found["spec"],
-                        found["vllm"],
-                        found["source"],
-                    )
-                    for found in raw["findings"]
-                ),
-                State(**raw["judged_by"]) if raw.get("judged_by") else None,
-                _read_checked(raw.get("check")),
-            )
-            for raw in json.loads(path.read_text(encoding="utf-8"))
-        ]
+        return _RELEASES.validate_json(path.read_bytes())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LedgerError(
             f"the survey {path} cannot be read ({error!r}); make it with "

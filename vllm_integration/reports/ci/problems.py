@@ -120,43 +120,33 @@ def _problem(finding: Finding, told: str, entry: Entry | None = None) -> Problem
 
 def of_policy(standing: Standing) -> Problem:
     """A policy of the target that is not its release's."""
-    return Problem(
-        POLICY_CHANGE,
-        Divergence.POLICY_CHANGE,
-        *_title_and_text(said("policy_change", standing)),
-        identity=_canonical({"policy": standing.policy.name, "actual": standing.actual}),
-    )
+    identity = {"policy": standing.policy.name, "actual": standing.actual}
+    told = said("policy_change", standing)
+    return _beside(POLICY_CHANGE, told, identity, Divergence.POLICY_CHANGE)
 
 
 def of_stale(entry: Entry) -> Problem:
     """A ledger entry that did not reproduce."""
-    return Problem(
-        STALE_ENTRY,
-        None,
-        *_title_and_text(said("stale", entry)),
-        identity=_canonical({"stale": _identity(entry.signature)}),
-    )
+    return _beside(STALE_ENTRY, said("stale", entry), {"stale": _identity(entry.signature)})
 
 
 def of_shrunk(shrunk: Shrunk) -> Problem:
     """A known divergence that does not reach as far as its record says."""
-    return Problem(
-        SHRUNK,
-        None,
-        *_title_and_text(said("shrunk", shrunk)),
-        identity=_canonical({"shrunk": _identity(shrunk.entry.signature)}),
-    )
+    identity = {"shrunk": _identity(shrunk.entry.signature)}
+    return _beside(SHRUNK, said("shrunk", shrunk), identity)
 
 
 def of_disproved(statement: Unbounded) -> Problem:
     """A statement about all lengths that is refuted, other than by what is known."""
-    return Problem(
-        DISPROVED,
-        None,
-        readable(f"refuted for all lengths: {statement.describe()}"),
-        readable(statement.detail),
-        identity=_canonical({"statement": statement.name}),
-    )
+    told = f"refuted for all lengths: {statement.describe()}\n{statement.detail}"
+    return _beside(DISPROVED, told, {"statement": statement.name})
+
+
+def _beside(
+    rule: str, told: str, identity: dict[str, Any], divergence: Divergence | None = None
+) -> Problem:
+    """What is judged beside the claims."""
+    return Problem(rule, divergence, *_title_and_text(told), identity=_canonical(identity))
 
 
 def place(source: str) -> tuple[str, int]:
