@@ -223,7 +223,8 @@ class Play:
             case origin:
                 made = one_of(_SERIES[origin], int(self.name.partition(".")[0]))
         made = turned(made) if is_turned(self.describe()) else made
-        made = replace(made, engine=replace(made.engine, variant=self._variant))
+        variant = made.engine.variant or self._variant
+        made = replace(made, engine=replace(made.engine, variant=variant))
         return possible(made, abilities)
 
     @property
@@ -273,7 +274,7 @@ _REPLAYED = {
     Origin.FINE_SITUATION: _Some(every=10),
     Origin.FINE: _Some(28, 112),  # the first are the most revealing
     Origin.FINE_GENERATED: _Some(6, 40, 2_300),
-    Origin.FINE_TWINS: _Some(quick=2),
+    Origin.FINE_TWINS: _Some(2, 28),
 }
 """What profiles replay beside the corpus, in turn."""
 _OFFLOADS = _Some(8, 80, 500)
