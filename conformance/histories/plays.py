@@ -302,6 +302,7 @@ _MEANWHILE = (
     "preempting, states",
     "preempting, windows, drafts",
     "preempting, resets",
+    "preempting, gives up, planned ahead",
     "short steps, windows",
     "short steps, hits inside blocks, asked twice",
 )

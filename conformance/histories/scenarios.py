@@ -552,7 +552,10 @@ def _preempting(made: Scenario) -> None:
     _offloads(made, made.any_of("blocks", "chunks", "chunks", "store"))
     connector: Connector = made.deployed["connector"]
     made.deployed["connector"] = replace(
-        connector, outputs=connector.chunk > 0, delay=made.any_of(2, 4, 8)
+        connector,
+        umbp=connector.store and made.chance(0.5),
+        outputs=connector.chunk > 0,
+        delay=made.any_of(2, 4, 8),
     )
     made.deployed["max_num_seqs"] = made.any_of(2, 3, 4)
 
