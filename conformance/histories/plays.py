@@ -1,7 +1,8 @@
 """The histories that the gate replays on whole managers (`conformance.judge.judged_replay`).
 
 First those of the ledger, which show known divergences; then the corpus and the series
-(`conformance.histories.corpus`), and generated ones (`conformance.histories.generator`).
+(`conformance.histories.corpus`), and generated ones (`conformance.histories.generator`). Sources
+have full attention first. No hit depends on that, so about half of their histories are turned.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -16,9 +17,8 @@ from hitproof.conformance.histories.corpus import corpus, num_of, one_of
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
-from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.scenarios import FEATURES, scenario
-from hitproof.conformance.histories.schema import History, Load
+from hitproof.conformance.histories.schema import Evict, Expect, History, Hold, Load, Step
 from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
 from hitproof.conformance.histories.workload_json import is_workload, read_workload, write_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
@@ -26,6 +26,34 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.spec.retention import SPARSE_KINDS
+
+
+def is_turned(name: str) -> bool:
+    """Whether the history of this name is turned: as good as a throw of dice."""
+    return crc32(f"order {name}".encode()) % 2 == 1
+
+
+def turned(history: History) -> History:
+    """The history with the groups in reverse, and whatever its steps say of each."""
+    last = len(history.engine.groups) - 1
+
+    def turn(step: Step) -> Step:
+        if isinstance(step, Evict | Hold):
+            return replace(step, group=last - step.group)
+        if isinstance(step, Expect):
+            tables = step.tables and step.tables[::-1]
+            return replace(step, tables=tables, cached=step.cached and step.cached[::-1])
+        return step
+
+    engine = replace(history.engine, groups=history.engine.groups[::-1])
+    return replace(history, engine=engine, steps=tuple(map(turn, history.steps)))
+
+
+def turned_workload(history: SchedulerHistory) -> SchedulerHistory:
+    """The scheduler history with the groups of the deployment, and their layers, in reverse."""
+    asked = history.deployment
+    deployment = replace(asked, groups=asked.groups[::-1], layers=asked.layers[::-1])
+    return replace(history, deployment=deployment)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from hitproof.conformance.histories.ordering import turned, turned_workload
-from hitproof.conformance.histories.plays import Abilities, Play, plays
+from hitproof.conformance.histories.plays import Abilities, Play, plays, turned, turned_workload
 from hitproof.conformance.histories.schema import Evict, Expect, History, Hold
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.reference.managers import ReferenceManager
