@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -11,14 +12,13 @@ from hitproof.conformance.comparison.effects import GAINS, HARMFUL, Effect
 from hitproof.conformance.comparison.records import Observable
 from hitproof.conformance.comparison.schedules import Decision
 from hitproof.conformance.picking import picked
-from hitproof.conformance.words import count, in_tokens
-from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff, ReachChange
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
 from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
 from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.check import cause_json
 from hitproof.vllm_integration.reports.markdown import escaped, table
 from hitproof.vllm_integration.reports.printing import document, print_text, sentence
-from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_CASES = 4
 
@@ -30,26 +30,13 @@ def summary(diff: Diff) -> str:
 
 def verdict_line(diff: Diff) -> str:
     """The verdict, and what it is for."""
-    verdict = f"vLLM {diff.base.target.label} -> {diff.head.target.label}: {diff.verdict.label}, "
-    match diff.verdict:
-        case Verdict.INCONCLUSIVE:
-            return f"{verdict}{count(diff.open_questions, 'open question')}"
-        case Verdict.CONFORMS if not diff.changed:
-            return f"{verdict}no behavioural change"
-        case Verdict.CONFORMS:
-            return f"{verdict}behaviour changes, and the head is not worse"
     harm = [
         *(group.smallest.effect for group in diff.groups if is_harm(group, diff)),
         *(change.effect for change in diff.histories.changes if is_harm(change, diff)),
     ]
     brought = causes(diff.brought, diff.head.target.version)
-    parts = [f"{count(brought, 'fault')} introduced"] if brought else []
-    parts += [str(effect) for effect in sorted(set(harm), key=list(Effect).index)]
-    if grown := [each for each in diff.reaches if each.grown]:
-        parts.append(f"{count(grown, 'fault')} of both reaching further")
-    if others := [each for each in diff.reaches if each.harmful and not each.grown]:
-        parts.append(f"{count(others, 'fault')} of both with other answers")
-    return f"{verdict}the head is worse: {', '.join(parts)}"
+    effects = [str(effect) for effect in sorted(set(harm), key=list(Effect).index)]
+    return sentence("compared", diff, brought, effects)
 
 
 def is_harm(change: ChangeGroup | HistoryChange, diff: Diff) -> bool:
@@ -76,15 +63,18 @@ def told(diff: Diff) -> dict[str, Any]:
     """All that text, Markdown and pages say of a comparison, by the names that templates use."""
     reasons_of_head = {reason for _, reason in diff.became_unsettled}
     return {
-        **{each.__name__: each for each in (about, about_histories, case, is_harm, reach)},
-        **{each.__name__: each(diff) for each in (became_unsettled, consequences, one_sided)},
+        **{each: partial(sentence, each) for each in ("about", "reach", "where")},
+        **{each.__name__: each(diff) for each in (became_unsettled, one_sided)},
+        "about_histories": partial(_about_histories, diff),
+        "case": case,
+        "is_harm": is_harm,
+        "consequences": sentence("consequences", diff.histories.changes),
         **{each.__name__: each(diff) for each in (summary, verdict_line)},
         "brought": causes(diff.brought, diff.head.target.version),
         "diff": diff,
         "colour": style,
         "reasons": [each for each in diff.open_questions if each not in reasons_of_head],
         "sentence": as_sentence(diff),
-        "where": _where,
     }
 
 
@@ -102,49 +92,6 @@ def markdown(diff: Diff) -> str:
         (("in histories", "how many", *columns[3:]), changes),
     )
     return document("diff.md", **told(diff), tables=tables, table=table).rstrip() + "\n"
-
-
-def about(group: ChangeGroup) -> str:
-    """Where a change is: kinds, how many configurations, models."""
-    judged = group.smallest.judged
-    eagle = " with a block to drop" if judged.drops_block else ""
-    configurations = count(group.configurations, "configuration")
-    where = f"{judged.kinds.replace('_', ' ')}{eagle}, {configurations}"
-    return f"{where}; {', '.join(group.models)}" if group.models else where
-
-
-def about_histories(change: HistoryChange, diff: Diff) -> str:
-    """In how many histories a change shows."""
-    histories = diff.histories
-    words = f"in {change.histories} of {count(histories.histories, 'history', 'histories')}"
-    if change.of_scheduler:
-        total = count(histories.schedulers, "scheduler history", "scheduler histories")
-        words = f"in {change.histories} of {total}"
-    if change.effect in (Effect.ORDER_COSTS, Effect.ORDER_PAYS):
-        return f"{words}, {in_tokens(abs(change.tokens))} in all"
-    if change.first == change.histories:
-        return words
-    if not change.first:
-        return f"{words}, after other changes"
-    return f"{words}, in {change.first} of them before anything else"
-
-
-def reach(change: ReachChange) -> str:
-    """How far a fault of both reaches in the head."""
-    numbers = {
-        "more diverges": change.grown,
-        "less diverges": change.shrunk,
-        "answers differ": change.otherwise,
-    }
-    ways = (f"{way} in {count(n, 'place')}" for way, n in numbers.items() if n)
-    return f"{change.signature.divergence} of both, {', '.join(ways)}"
-
-
-def _where(change: ReachChange) -> str:
-    return (
-        f"{change.judged.describe()}: {count(change.base, 'diverging case')} in the base, "
-        f"{change.head} in the head"
-    )
 
 
 def one_sided(diff: Diff) -> list[str]:
@@ -173,14 +120,8 @@ def became_unsettled(diff: Diff) -> list[str]:
     ]
 
 
-def consequences(diff: Diff) -> str:
-    """What changes in histories only after, or together with, something else; "" for nothing."""
-    changed = [
-        f"{change.effect} in {count(change.histories, 'history', 'histories')}"
-        for change in diff.histories.changes
-        if not change.counts
-    ]
-    return f"in consequence: {', '.join(changed)}" if changed else ""
+def _about_histories(diff: Diff, change: HistoryChange) -> str:
+    return sentence("about_histories", change, diff.histories)
 
 
 def case(example: Example | Change) -> Iterator[str]:
@@ -194,12 +135,12 @@ def case(example: Example | Change) -> Iterator[str]:
 def _history_row(change: HistoryChange, diff: Diff) -> list[str]:
     example = change.example
     shown = ("<br>".join(example.given), example.base, example.head) if example else ("", "", "")
-    return escaped((str(change.effect), about_histories(change, diff), *shown))
+    return escaped((str(change.effect), _about_histories(diff, change), *shown))
 
 
 def _row(group: ChangeGroup) -> list[str]:
     smallest = group.smallest
-    where, _, models = about(group).partition("; ")
+    where, _, models = sentence("about", group).partition("; ")
     given = "<br>".join(smallest.given)
     return escaped((str(smallest.effect), where, models, given, smallest.base, smallest.head))
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.groups import GroupKind
-from hitproof.vllm_integration.gate.doctor import Change, Diagnosis
+from hitproof.vllm_integration.gate.doctor import Diagnosis
 from hitproof.vllm_integration.reports.printing import print_text, sentence, sentences
 from hitproof.vllm_integration.survey.faults import Fault, of_codes
 
@@ -64,7 +64,7 @@ def causes(found: Diagnosis) -> list[str]:
     rows: dict[tuple[str, str, str | None, int | None], list[dict[str, Any]]] = {}
     for row in found.short:
         cause = row["shortfall"]
-        key = _request(row), cause["part"], cause["code"], cause["group"]
+        key = sentence("request", row), cause["part"], cause["code"], cause["group"]
         rows.setdefault(key, []).append(row)
     lines, known = [], faults_of(found)
     for (reuse, part, code, _), same in rows.items():
@@ -77,21 +77,6 @@ def causes(found: Diagnosis) -> list[str]:
             + (f" (as {about})" if about else "")
         )
     return lines
-
-
-def change_in_words(change: Change) -> str:
-    """What other arguments or another release change."""
-    if change.refused:
-        return f"{change.what}: {change.refused}"
-    if not (change.better or change.worse):
-        return f"{change.what}: the same hits"
-    pairs = (*change.better, *change.worse)
-    told = (f"{_request(row)} of {row['prompt']}: {row['hit']} -> {hit}" for row, hit in pairs)
-    return f"{change.what}: {'; '.join(told)}"
-
-
-def _request(row: dict[str, Any]) -> str:
-    return f"{row['reuse']}{' from the tier' if row.get('emptied') else ''}"
 
 
 def shortest_in_words(found: Diagnosis) -> str:
@@ -150,8 +135,8 @@ def told(found: Diagnosis) -> dict[str, Any]:
         "shortest": shortest_in_words(found),
         "lists": [
             ("Why hits are lost", causes(found)),
-            ("Other arguments", list(map(change_in_words, found.arguments))),
-            ("Other releases", list(map(change_in_words, found.releases))),
+            ("Other arguments", [sentence("changed", each) for each in found.arguments]),
+            ("Other releases", [sentence("changed", each) for each in found.releases]),
         ],
     }
 

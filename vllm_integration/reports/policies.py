@@ -8,9 +8,8 @@ from rich.console import Console
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.judge.policy_costs import Cost, LostHit, Who
 from hitproof.conformance.picking import picked
-from hitproof.conformance.words import in_tokens
 from hitproof.vllm_integration.gate.policies import Standing, costs_of
-from hitproof.vllm_integration.reports.printing import print_text
+from hitproof.vllm_integration.reports.printing import print_text, sentence
 
 _LATER = {
     Who.RESEND: "repeating it",
@@ -43,16 +42,7 @@ def costs_in_words(standings: Sequence[Standing]) -> list[str]:
 
 def _cost(cost: Cost, lost: LostHit) -> str:
     later = _LATER[lost.later.who].format(shared=lost.later.shared)
-    where = lost.layout.model or lost.layout.describe()
-    gained = f" ({cost.gained} others hit more)" if cost.gained else ""
-    retained = ""
-    if lost.interval is not None and lost.interval == lost.best_interval:
-        retained = f", under a retention interval of {in_tokens(lost.interval)}"
-    return (
-        f"{cost.policy}={cost.value} loses {cost.lost} of {cost.hits} hits compared with "
-        f"{cost.best}{gained}; e.g. {where}: after a prompt of {in_tokens(lost.prompt)}, {later} "
-        f"hits {in_tokens(lost.hit)} ({lost.best} possible){retained}"
-    )
+    return sentence("cost", cost, lost, later)
 
 
 def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:

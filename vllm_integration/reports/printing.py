@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.findings.footprints import in_words as reach
 from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.signatures import Signature
@@ -63,8 +64,8 @@ def sentences(part: str, *about: Any) -> list[str]:
 
 
 def sentence(part: str, *about: Any) -> str:
-    """The sentence that a macro of ``sentences.txt`` makes."""
-    return sentences(part, *about)[0]
+    """The sentence that a macro of ``sentences.txt`` makes; "" for none."""
+    return next(iter(sentences(part, *about)), "")
 
 
 def print_lines(console: Console, text: str) -> None:
@@ -160,6 +161,7 @@ def _environment() -> "Environment":
         "table": table,
         "json": json.dumps,
         "Verdict": Verdict,
+        "Effect": Effect,
         "signature": Signature.from_json,
         "reach": reach,
         "styled": styled,

@@ -7,13 +7,10 @@ from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.ci.problems import WORSE, Problem, of_cause
 from hitproof.vllm_integration.reports.diff import (
-    about,
-    about_histories,
     case,
     is_harm,
-    reach,
 )
-from hitproof.vllm_integration.reports.printing import readable
+from hitproof.vllm_integration.reports.printing import readable, sentence
 
 
 def diff_problems(diff: Diff) -> tuple[list[Problem], list[str]]:
@@ -48,10 +45,14 @@ def _effects(diff: Diff) -> tuple[list[Problem], list[str]]:
             others.append(title)
 
     for group in diff.groups:
-        add(is_harm(group, diff), f"{group.smallest.effect}: {about(group)}", case(group.smallest))
+        add(
+            is_harm(group, diff),
+            f"{group.smallest.effect}: {sentence('about', group)}",
+            case(group.smallest),
+        )
     for change in filter(lambda change: change.counts, diff.histories.changes):
-        title = f"{change.effect}: {about_histories(change, diff)}"
+        title = f"{change.effect}: {sentence('about_histories', change, diff.histories)}"
         add(is_harm(change, diff), title, case(change.example) if change.example else [title])
     for each in diff.reaches:
-        add(each.harmful, f"{reach(each)}: {each.signature.headline}", ())
+        add(each.harmful, f"{sentence('reach', each)}: {each.signature.headline}", ())
     return harms, others
