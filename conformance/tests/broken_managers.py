@@ -44,6 +44,11 @@ class Broken:
         return self._wrap(self._reference.start(engine))
 
 
+def named(name: str) -> Broken:
+    """The reference with its manager wrapped in the class of that name."""
+    return Broken(globals().get(name) or __getattr__(name))
+
+
 class Wrapped:
     """Passes everything on."""
 

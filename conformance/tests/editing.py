@@ -27,12 +27,17 @@ def cases(names: str, **options: Any) -> Callable[[_Test], _Test]:
 
     def parametrized(test: _Test) -> _Test:
         file = Path(inspect.getfile(test))
-        tables = tomllib.loads((file.parent / "cases" / "rows.toml").read_text("utf-8"))
-        rows = tables[file.stem][test.__name__.removeprefix("test_")]
+        rows = rows_of(file, test.__name__.removeprefix("test_"))
         made: _Test = pytest.mark.parametrize(names, rows, **options)(test)
         return made
 
     return parametrized
+
+
+def rows_of(file: Path, test: str) -> list[Any]:
+    tables = tomllib.loads((file.parent / "cases" / "rows.toml").read_text("utf-8"))
+    rows: list[Any] = tables[file.stem][test]
+    return rows
 
 
 def faults(file: Path, module: str) -> dict[str, dict[str, Fault]]:

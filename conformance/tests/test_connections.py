@@ -32,6 +32,7 @@ from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.broken_managers import Broken, Wrapped
+from hitproof.conformance.tests.editing import cases
 from hitproof.conformance.tests.test_replay import REFERENCE, expected, shown
 from hitproof.spec.groups import Group, GroupKind
 
@@ -66,34 +67,11 @@ def test_the_reference_passes() -> None:
 
 
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [
-        (broken.FreesTooMuch, "unsound: null-block-read"),
-        (broken.FreesOneMore, "unsound: null-block-read"),
-        (broken.FreesNothing, "waste: unread-block-held"),
-        (broken.TakesFromTheBack, "lost hit: eviction-order-wrong"),
-        (broken.KeepsOneBack, "unsound: other-blocks-taken"),
-        (broken.HoldsNothing, "unsound: reference-count-wrong"),
-        (broken.HoldsNothing, "unsound: block-free-and-in-use"),
-        (broken.ReleasesNothing, "waste: block-leaked"),
-        (broken.ReleasesTwice, "unsound: block-free-and-in-use"),
-        (broken.ReleasesHeadFirst, "lost hit: eviction-order-wrong"),
-        (broken.IgnoresReserved, "waste: reserved-blocks-taken"),
-        (broken.ReservesTwice, "waste: allocation-refused"),
-        (broken.EvictsFirstOnly, "unsound: key-not-removed(method=evict_blocks)"),
-        (broken.EvictsNothing, "unsound: key-not-removed(method=evict_blocks)"),
-        (broken.RegistersWhatFailed, "unsound: key-names-other-content"),
-        (broken.ForgetsWhatIsFreed, "lost hit: key-lost(method=free)"),
-        (broken.ForgetsTheNextFree, "lost hit: key-lost(method=allocate_slots)"),
-        (broken.ForgetsTheHit, "lost hit: key-lost(method=allocate_slots)"),
-        (broken.LongerPrefixes, "unsound: local-prefix-lacks-block"),
-    ],
-)
-def test_a_broken_manager_is_caught(fault: type[Wrapped], code: str) -> None:
+@cases("fault, code")
+def test_a_broken_manager_is_caught(fault: str, code: str) -> None:
     found = Counter[str]()
     for each in CONNECTIONS:
-        found.update(shown(replay(each, Broken(fault))))
+        found.update(shown(replay(each, broken.named(fault))))
     assert any(text.startswith(code) for text in found), found
 
 

@@ -109,91 +109,13 @@ def test_prompts_with_embeddings_share_blocks_before_them() -> None:
     assert [lookup.served for lookup in outcome.lookups] == [0, 8, 12, 8]
 
 
-FAULTS: list[tuple[type[broken.Wrapped], str]] = [
-    (broken.ShorterHit, "lost hit: hit-too-short(run=whole, short=one)"),
-    (broken.IgnoresCaps, "unsound: hit-too-long"),
-    (broken.FallsShortOfCaps, "lost hit: hit-too-short(run=whole, short=one)"),
-    (broken.ConnectorReadsForAll, "unsound: hit-for-skipping-request"),
-    (broken.ConnectorIgnoresCaps, "unsound: local-prefix-off-boundary"),
-    (broken.ConnectorPassesBoundaries, "unsound: local-prefix-off-boundary"),
-    (broken.ConnectorFlagsNothing, "unsound: local-prefix-lacks-block(block=state, flagged=no)"),
-    (broken.ConnectorGetsTheHit, "lost hit: local-prefix-too-short"),
-    (broken.ConnectorGetsOtherTables, "unsound: table-block-wrong"),
-    (broken.StaleHit, "unsound: hit-too-long"),
-    (broken.StaleHit, "unsound: other-content-read"),
-    (broken.OtherBlock, "unsound: table-block-wrong"),
-    (broken.OtherBlock, "unsound: other-content-read"),
-    (broken.FreesWindow, "unsound: null-block-read"),
-    (broken.AnswersOtherBlocks, "unsound: key-names-other-content"),
-    (broken.AnswersNoBlocks, "unsound: null-block-read"),
-    (broken.Forgets, "lost hit: prefix-block-unregistered"),
-    (broken.Leaks, "waste: block-leaked|unsound: reference-count-wrong"),
-    (broken.KeepsWhatItLeaves, "waste: unread-block-held"),
-    (broken.FreesTwice, "unsound: reference-count-wrong"),
-    (broken.Crashes, "crash: raises-exception(error=AssertionError, message=cannot free "),
-    (broken.SharesKeys, "unsound: two-contents-under-key"),
-    (broken.ChangesKeys, "lost hit: two-keys-for-content"),
-    (broken.WrongUsage, "wrong metric: usage-wrong"),
-    (broken.SharesTables, "unsound: common-prefix-not-shared"),
-    (broken.Refuses, "waste: allocation-refused"),
-    (broken.HandsTooFew, "unsound: handed-blocks-wrong"),
-    (broken.LoadsIntoTheHit, "unsound: handed-blocks-wrong"),
-    (broken.CutsTooLittle, "unsound: handed-blocks-wrong"),
-    (broken.ZeroesNothing, "unsound: zeroed-blocks-wrong"),
-    (broken.ZeroesEverything, "unsound: zeroed-blocks-wrong"),
-    (broken.ZeroesValidBlocksAgain, "unsound: zeroed-blocks-wrong"),
-    (broken.ZeroesTooLittleAgain, "unsound: zeroed-blocks-wrong"),
-    (broken.ZeroesLoads, "unsound: zeroed-blocks-wrong"),
-    (broken.ZeroesAgainTwice, "unsound: zeroed-blocks-wrong"),
-    (broken.GroupsHitNothing, "lost hit: group-hit-wrong(hit=short)"),
-    (broken.GroupsHitAll, "unsound: group-hit-wrong(hit=long)"),
-    (broken.GroupsHitNoBlocks, "unsound: group-hit-wrong(hit=table)"),
-    (broken.KeepsFreedRequests, "waste: freed-request-kept"),
-    (broken.EstimatesTooMuch, "wrong metric: cached-tokens-wrong"),
-    (broken.ReportsNoHit, "lost hit: hit-not-reported"),
-    (broken.ReportsTwice, "wrong metric: hit-reported-twice"),
-    (broken.ReportsWholeRequests, "lost hit: uncached-block-reported"),
-    (broken.ReportsWholeRequests, "lost hit: event-description-wrong"),
-    (broken.CrashesOnReports, "crash: raises-exception(error=IndexError"),
-    (broken.OffersNothing, "lost hit: state-not-offered"),
-    (broken.OffersOtherBlocks, "unsound: offered-state-wrong"),
-    (broken.OffersTheNullBlockAtLast, "unsound: offered-state-wrong"),
-    (broken.OffersUnderOtherGroups, "unsound: offered-state-wrong"),
-    (broken.OffersUnderOtherGroupsAtLast, "unsound: offered-state-wrong"),
-    (broken.DefersForEver, "waste: allocation-refused"),
-    (broken.SilentEviction, "lost hit: events-wrong"),
-    (broken.StoresTheRestFirst, "lost hit: events-wrong"),
-    (broken.TellsOfResetsFirst, "lost hit: events-wrong"),
-    (broken.Misdescribes, "lost hit: event-description-wrong"),
-    (broken.NamesImagesBackwards, "lost hit: event-description-wrong"),
-    (broken.NamesNoKind, "lost hit: event-description-wrong"),
-    (broken.NamesTokensAhead, "lost hit: event-description-wrong"),
-    (broken.NamesNoAdapter, "lost hit: event-description-wrong"),
-    (broken.NamesNoExtraKeys, "lost hit: event-description-wrong"),
-    (broken.MiscountsHits, "wrong metric: statistics-wrong"),
-    (broken.FreesHeadFirst, "lost hit: eviction-order-wrong"),
-    (broken.EvictsTheLatest, "lost hit: eviction-order-wrong"),
-    (broken.ResetsInUse, "unsound: reset-while-in-use"),
-    (broken.NeverResets, "waste: reset-refused"),
-    (broken.ResetsOnlyAnswers, "unsound: key-not-removed(method=reset_prefix_cache)"),
-    (broken.EvictsNothing, "unsound: key-not-removed(method=evict_blocks)"),
-    (broken.RegistersEarly, "unsound: key-names-other-content"),
-    (broken.ForgetsSteps, "unsound: state-read-too-early"),
-    (broken.SharesFresh, "unsound: other-content-read"),
-    (broken.TellsTooMuch, "waste: shared-prefix-boundary-wrong"),
-    (broken.TellsNothing, "lost hit: shared-prefix-unreported"),
-]
-
-
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize(
-    ("manager", "words"), FAULTS, ids=[f"{b.__name__}-{n}" for n, (b, _) in enumerate(FAULTS)]
-)
-def test_a_broken_manager_is_caught(manager: type[broken.Wrapped], words: str) -> None:
+@cases("manager, words")
+def test_a_broken_manager_is_caught(manager: str, words: str) -> None:
     seen: Counter[str] = Counter()
     for number in range(300):
         played = history(f"replay:{number}")
-        outcome = replay(played, broken.Broken(manager))
+        outcome = replay(played, broken.named(manager))
         seen.update(set(shown(outcome)) - set(expected(played, outcome)))
         if any(text.startswith(word) for text in seen for word in words.split("|")):
             return

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,8 @@ from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.tracing import States, traced
 from hitproof.conformance.judge.tracing import trace_of as trace_of_states
 from hitproof.conformance.tests import broken_managers as broken
-from hitproof.conformance.tests.test_replay import FAULTS, histories
+from hitproof.conformance.tests import test_replay
+from hitproof.conformance.tests.editing import rows_of
 
 TWICE = read(
     json.dumps(
@@ -70,13 +72,16 @@ def test_what_follows_from_a_finding_names_it() -> None:
     assert first.headline in [each.follows_from for each in found[1:]]
 
 
-@pytest.mark.parametrize("subject", dict.fromkeys(subject for subject, _ in FAULTS))
-def test_traced_and_untraced_runs_are_the_same(subject: type[broken.Wrapped]) -> None:
+BROKEN = rows_of(Path(test_replay.__file__), "a_broken_manager_is_caught")
+
+
+@pytest.mark.parametrize("subject", dict.fromkeys(subject for subject, _ in BROKEN))
+def test_traced_and_untraced_runs_are_the_same(subject: str) -> None:
     """Every finding is in the trace, at its step, also after exceptions."""
     steps = 0
-    for history in histories(4):
-        untraced = replay(history, broken.Broken(subject))
-        outcome, trace = traced(history, broken.Broken(subject))
+    for history in test_replay.histories(4):
+        untraced = replay(history, broken.named(subject))
+        outcome, trace = traced(history, broken.named(subject))
         assert plain(outcome) == plain(untraced)
         told = [(s.number, b.code) for s in trace.steps for b in s.broken]
         assert sorted(told) == sorted((f.step, str(f.signature.defect)) for f in outcome.findings)
@@ -89,7 +94,7 @@ def test_traced_and_untraced_runs_are_the_same(subject: type[broken.Wrapped]) ->
 def test_a_history_that_an_exception_ends_is_traced_up_to_it() -> None:
     ended = [
         (outcome, trace)
-        for history in histories(20)
+        for history in test_replay.histories(20)
         for outcome, trace in [traced(history, broken.Broken(broken.CrashesHalfway))]
         if outcome.ended
     ]
