@@ -276,7 +276,11 @@ def fold(given: Given, ended: Ended) -> Summary:
                 small += 1
                 summary.files[f"histories/branches-{job.name}.json"] = result["history"]
             continue
-        list(known.take(job, result))
+        gains = {"branches": 0, "causes": 0}
+        for _, branches, _, new in known.take(job, result):
+            gains["branches"] += len(branches)
+            gains["causes"] += len(new)
+        summary.gains[job.name] = gains
         for told in result.get("histories", ()):
             histories[job.question["origin"]] += 1
             found.update(Signature.from_json(raw) for raw in told.get("found", ()))

@@ -33,6 +33,8 @@ class Summary:
         new: what the ledger and BUGS do not know, in words.
         files: what can be used elsewhere, such as histories, by its path below the results.
         cannot: why something could not be judged, and how often.
+        gains: what a job added to those before it in the campaign's order, by its name: branches
+            that nothing had run, causes that nothing had shown.
     """
 
     about: str
@@ -40,6 +42,7 @@ class Summary:
     new: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     cannot: Counter[str] = field(default_factory=Counter)
+    gains: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:

@@ -17,17 +17,18 @@ from hitproof.vllm_integration.campaign.running import Live, Until, run
 from hitproof.vllm_integration.campaign.serving import Setting
 from hitproof.vllm_integration.campaign.store import MERGED, Store, StoreError
 from hitproof.vllm_integration.commands.options import Format, OneWorker
-from hitproof.vllm_integration.commands.outputs import given_by_user
+from hitproof.vllm_integration.commands.outputs import Outputs, given_by_user
 from hitproof.vllm_integration.commands.running import (
     announce,
+    as_document,
     fail,
     failures,
     jobs,
-    show,
     wanted_profile,
 )
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.reports.campaign import campaign_json, print_campaign
+from hitproof.vllm_integration.reports.html.charts import campaign_page
 from hitproof.vllm_integration.sandbox.driver import JOBS, Limits
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -47,6 +48,7 @@ def campaign(
     family: Family = Family.SINGLE_POINT,
     quick: bool = False,
     thorough: bool = False,
+    html: Path | None = None,
     output: Format = Format.TEXT,
     seconds: float = 1800.0,
     limits: OneWorker = Limits(timeout=120.0),
@@ -59,6 +61,7 @@ def campaign(
     """
     kind = KINDS[what]
     profile = wanted_profile(quick, thorough, output)
+    outputs = Outputs(context, output, html)
     for name in sorted(frozenset().union(*(each.takes for each in KINDS.values())) - kind.takes):
         if given_by_user(context, name):
             takers = " and ".join(each.name for each in KINDS.values() if name in each.takes)
@@ -100,9 +103,9 @@ def campaign(
                 announce(f"finished jobs are kept in {place}; run the same command again to resume")
             raise
     announce(f"results: {place / MERGED}")
-    show(
-        output,
-        lambda: campaign_json(found, log),
+    outputs.show(
+        {"json": lambda: as_document(campaign_json(found, log))},
         lambda console: print_campaign(found, console),
+        lambda command: campaign_page(found, log, command),
     )
     raise typer.Exit(int(found.verdict))

@@ -12,10 +12,16 @@ import pytest
 
 from hitproof.vllm_integration.campaign import engines
 
-PROGRAM = (
-    "import hitproof.vllm_integration.tests.counting_campaign; "
-    "from hitproof.vllm_integration.cli import main; main()"
-)
+PROGRAM = "from hitproof.vllm_integration.cli import main; main()"
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Simulations on the reference, which need no vLLM."""
+    file = tmp_path / "sweep.json"
+    lists = {"target": ["reference"], "workload": ["chat"], "requests": [6], "tokens": [2048]}
+    file.write_text(json.dumps(lists | {"seed": list(range(1, 41))}))
+    return file
 
 
 def command(*words: object) -> list[str]:
@@ -34,10 +40,10 @@ def finished(*words: object) -> tuple[int, dict[str, Any]]:
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_campaign_says_how_to_go_on_and_does(
-    number: signal.Signals, tmp_path: Path
+    number: signal.Signals, sweep: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    words = ("count", "all", "--out", out, "--workers", "1")
+    words = ("simulate", sweep, "--out", out, "--workers", "1")
     with subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True) as process:
         while not any(part.read_bytes() for part in (out / "parts").glob("*")):
             assert process.poll() is None
@@ -50,13 +56,15 @@ def test_an_interrupted_campaign_says_how_to_go_on_and_does(
     assert "Traceback" not in told
     before = (out / "results.jsonl").read_text().splitlines()
     assert 0 < len(before) < 40
-    code, report = finished(*words)
+    code, report = finished(*words, "--report", tmp_path / "page")
     assert (code, report["verdict"], report["jobs"], report["left"]) == (0, "conforms", 40, 0)
     after = (out / "results.jsonl").read_text().splitlines()
     assert set(before) < set(after)
-    assert len(report["tables"][0]["rows"]) == 40
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "Utilisation over time" in page
+    assert "Hits in tokens" in page
     # Cut short by choice, it is no pass.
-    code, report = finished("count", "all", "--out", tmp_path / "cut", "--jobs", 3)
+    code, report = finished("simulate", sweep, "--out", tmp_path / "cut", "--jobs", 3)
     assert (code, report["verdict"], report["jobs"]) == (3, "inconclusive", 3)
 
 

@@ -1,5 +1,6 @@
 """The kinds of campaigns: which jobs they make of which results, and what they say of all."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -14,22 +15,25 @@ from hitproof.conformance.histories import generator
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.scenarios import features, with_features
 from hitproof.conformance.ledger.ledger import load
+from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.campaign import histories, selftest, serving, survey
+from hitproof.vllm_integration.campaign import histories, selftest, serving, simulate, survey
 from hitproof.vllm_integration.campaign.engines import Local, Targets
 from hitproof.vllm_integration.campaign.jobs import Job, Result
 from hitproof.vllm_integration.campaign.kinds import KINDS
 from hitproof.vllm_integration.campaign.plans import CampaignError, Ended, Given, Kind
 from hitproof.vllm_integration.campaign.running import Campaign, Until, run
-from hitproof.vllm_integration.campaign.serving import Answer, Setting
+from hitproof.vllm_integration.campaign.serving import Answer, Place, Setting
 from hitproof.vllm_integration.campaign.store import Store
+from hitproof.vllm_integration.commands.options import TOLD
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import Selection, Wanted
 from hitproof.vllm_integration.reports.campaign import campaign_json
+from hitproof.vllm_integration.reports.html.charts import campaign_page
 from hitproof.vllm_integration.survey.survey import survey as of_release
-from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.tests.conftest import Copy, release
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -123,6 +127,7 @@ def test_what_histories_show_is_counted_once_and_new_is_told() -> None:
         "histories": [{"ran": "0-1", "found": [KNOWN]}, {"ran": "1"}, {"cannot": "it crashed"}]
     }
     found = histories.fold(GIVEN, [(job, result), (job, result)])
+    assert found.gains[job.name]["branches"] == 0  # the second time
     assert found.cannot == {"it crashed": 2}
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.tables[0].rows == [("block_pool", "3", "2")]
@@ -282,6 +287,46 @@ def test_commits_are_named_that_brought_and_fixed_known_causes(
     assert {commit for commit, _ in named} == {c[:12] for c in list(commits.values())[1:]}
 
 
+# --- sweeps
+
+
+def test_a_sweep_is_simulated_on_the_reference(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.json"
+    sweep = {
+        "target": ["reference"],
+        "workload": ["chat"],
+        "requests": [4],
+        "tokens": [512],
+        "pool_requests": [1, 4],
+        "retention": ["dense", "latest"],
+    }
+    file.write_text(json.dumps(sweep))
+    given = simulate.prepare([str(file)], Given({}, SETTING), print)
+    jobs = next(simulate.plan(given))
+    ended = [(job, simulate.work(job.question, Place(None, SETTING))) for job in jobs]
+    found = simulate.fold(given, ended)
+    assert found.tables[0].columns[:3] == ("target", "retention", "pool_requests")
+    assert len(found.tables[0].rows) == 4
+    assert not found.cannot
+    again = [(job, simulate.work(job.question, Place(None, SETTING))) for job in jobs]
+    assert again == ended
+
+
+@cases("text, told")
+def test_a_sweep_that_is_none_is_one_sentence(text: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.json"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises((CampaignError, TargetError), match=told):
+        simulate.prepare([str(file)], Given({}, SETTING), print)
+
+
+def test_bounds_of_a_sweep_are_those_of_the_options() -> None:
+    fields = simulate.Sweep.model_json_schema()["properties"]
+    least = {name: each["items"].get("minimum") for name, each in fields.items()}
+    options = {name: told.get("min") for name, told in TOLD["simulate"].items() if name in fields}
+    assert {name: least[name] for name in options} == options
+
+
 # --- on a release
 
 
@@ -302,4 +347,6 @@ def test_histories_find_what_a_broken_target_does_and_its_crashes(
     with closing(Store(tmp_path / "out")) as store:
         log = store.log()
     assert campaign_json(found, log)["new"] == found.summary.new
+    page = campaign_page(found, log, "hitproof campaign histories x --jobs 2")
+    assert "Branches over time" in page
     assert str(tmp_path) not in (tmp_path / "out" / "results.jsonl").read_text()

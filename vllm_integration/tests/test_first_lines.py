@@ -36,6 +36,12 @@ FILES: dict[str, bytes | object] = {
     "bad_group.json": NO_STEPS
     | {"engine": ENGINE | {"groups": [ENGINE["groups"][0] | {"size": 4}]}},
     "no_request.json": NO_STEPS | {"steps": ONE["steps"]},
+    "sweep.json": {
+        "target": ["reference"],
+        "workload": ["chat"],
+        "requests": [6],
+        "tokens": [2048],
+    },
     "some-report": b"{",
     "no_kind_of_step.json": NO_STEPS | {"steps": [{"op": "fly"}]},
     "report.json": {"findings": []},
