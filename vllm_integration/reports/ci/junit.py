@@ -1,7 +1,7 @@
 """JUnit XML, which test reporters read: a test suite a claim, a test case an obligation."""
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from hitproof.conformance.findings.footprints import Judged, place_of
@@ -49,45 +49,22 @@ def junit(report: Report) -> str:
     is inconclusive, and is skipped where it is not applicable; known divergences are its output. So
     does every history that was replayed.
     """
-    new = {f.signature: of_finding(f) for f in report.judgement.new}
-    known = {f.signature: of_finding(f, entry) for f, entry in report.judgement.known}
-    grown = {
-        (f.grown.of, place): f.signature
-        for f in report.judgement.new
-        if f.grown is not None
-        for place in f.grown.places
-    }
-
-    def in_place(signatures: Sequence[Signature], judged: Judged) -> tuple[Signature, ...]:
-        """What was found, with what has grown there in the place of what is known."""
-        place = place_of(judged) if grown else ""
-        return tuple(grown.get((signature, place), signature) for signature in signatures)
-
-    obligations = [
-        replace(o, signatures=in_place(o.signatures, o.configuration)) for o in report.obligations
-    ]
-    histories = [
-        replace(each, signatures=in_place(each.signatures, each.play)) for each in report.played
-    ]
-    if report.restricted is not None:  # other findings of the same obligations are not shown
-        shown = {*new, *known}
-        obligations = [_of_shown(o, shown) for o in obligations]
-        histories = [replace(each, signatures=_among(each.signatures, shown)) for each in histories]
+    found = _Found(report)
     suites = {
-        claim: [_of_obligation(o, new, known) for o in obligations if o.claim == claim]
+        claim: [found.obligation(each) for each in report.obligations if each.claim == claim]
         or [_not_judged(report, "judged", "no check of this claim was run")]
         for claim in CLAIMS
     }
-    suites[_REPLAYED] = [_of_history(each, new, known) for each in histories] or [
+    suites[_REPLAYED] = [found.history(each) for each in report.played] or [
         _not_judged(report, "replayed", "no history was replayed")
     ]
     suites[POLICY_CHANGE] = list(_of_policies(report))
     # What is new may hide what is known.
-    stale, shrunk = ((), ()) if new else (report.judgement.stale, report.shrunk)
+    stale, shrunk = ((), ()) if found.new else (report.judgement.stale, report.shrunk)
     suites[STALE_ENTRY] = [_failure(p.title, [p]) for p in map(of_stale, stale)]
     suites[SHRUNK] = [_failure(p.title, [p]) for p in map(of_shrunk, shrunk)]
     suites[DISPROVED] = [
-        _failure(p.title, [p]) for p in map(of_disproved, () if new else report.disproved)
+        _failure(p.title, [p]) for p in map(of_disproved, () if found.new else report.disproved)
     ]
     if report.unrecorded:
         suites[SHRUNK].append(_Case("on record", "error", readable(report.unrecorded)))
@@ -106,48 +83,54 @@ def _not_judged(report: Report, name: str, message: str) -> _Case:
     return _Case(name, "skipped", readable(report.restricted.describe()))
 
 
-def _of_shown(obligation: Obligation, shown: Set[Signature]) -> Obligation:
-    left = replace(obligation, signatures=_among(obligation.signatures, shown))
-    if left.status is not Status.REFUTED or left.signatures:
-        return left
-    return replace(left, status=Status.NOT_APPLICABLE, detail="refuted by what is not shown")
+class _Found:
+    """The findings of a report by their signatures."""
 
+    def __init__(self, report: Report) -> None:
+        self.new = {f.signature: of_finding(f) for f in report.judgement.new}
+        self._known = {f.signature: of_finding(f, entry) for f, entry in report.judgement.known}
+        self._grown = {
+            (f.grown.of, place): f.signature
+            for f in report.judgement.new
+            if f.grown is not None
+            for place in f.grown.places
+        }
+        # Other findings of the same obligations are not shown in a restricted run.
+        self._shown = None if report.restricted is None else {*self.new, *self._known}
 
-def _among(signatures: Sequence[Signature], shown: Set[Signature]) -> tuple[Signature, ...]:
-    return tuple(signature for signature in signatures if signature in shown)
+    def obligation(self, obligation: Obligation) -> _Case:
+        """How an obligation ended."""
+        judged = obligation.configuration
+        name = readable(f"{judged.describe()}, {judged.bound_in_words}")
+        if obligation.status is not Status.REFUTED:
+            outcome = {Status.INCONCLUSIVE: "error", Status.NOT_APPLICABLE: "skipped"}
+            return _Case(name, outcome.get(obligation.status, ""), readable(obligation.detail))
+        signatures = self._in_place(obligation.signatures, judged)
+        if self._shown is not None and not signatures:
+            return _Case(name, "skipped", "refuted by what is not shown")
+        return self._refuted(name, signatures)
 
+    def history(self, played: Played) -> _Case:
+        """How a history ended."""
+        name = readable(played.play.describe())
+        if played.unsettled:
+            return _Case(name, "error", readable(played.unsettled))
+        signatures = self._in_place(played.signatures, played.play)
+        return self._refuted(name, signatures) if signatures else _Case(name)
 
-def _of_obligation(
-    obligation: Obligation, new: dict[Signature, Problem], known: dict[Signature, Problem]
-) -> _Case:
-    judged = obligation.configuration
-    name = readable(f"{judged.describe()}, {judged.bound_in_words}")
-    if obligation.status is Status.REFUTED:
-        return _refuted(name, obligation.signatures, new, known)
-    outcome = {Status.INCONCLUSIVE: "error", Status.NOT_APPLICABLE: "skipped"}
-    return _Case(name, outcome.get(obligation.status, ""), readable(obligation.detail))
+    def _in_place(self, signatures: Sequence[Signature], judged: Judged) -> list[Signature]:
+        """What was found, with what has grown there in the place of what is known."""
+        place = place_of(judged) if self._grown else ""
+        found = [self._grown.get((signature, place), signature) for signature in signatures]
+        return [each for each in found if self._shown is None or each in self._shown]
 
-
-def _of_history(
-    played: Played, new: dict[Signature, Problem], known: dict[Signature, Problem]
-) -> _Case:
-    name = readable(played.play.describe())
-    if played.unsettled:
-        return _Case(name, "error", readable(played.unsettled))
-    return _refuted(name, played.signatures, new, known) if played.signatures else _Case(name)
-
-
-def _refuted(
-    name: str,
-    signatures: Sequence[Signature],
-    new: dict[Signature, Problem],
-    known: dict[Signature, Problem],
-) -> _Case:
-    unknown = [signature for signature in signatures if signature not in known]
-    if unknown or not signatures:
-        return _failure(name, [new[s] for s in unknown if s in new])
-    told = dict.fromkeys(f"known {known[s].status}: {known[s].accepted}" for s in signatures)
-    return _Case(name, output="\n".join(told))
+    def _refuted(self, name: str, signatures: Sequence[Signature]) -> _Case:
+        unknown = [signature for signature in signatures if signature not in self._known]
+        if unknown or not signatures:
+            return _failure(name, [self.new[each] for each in unknown if each in self.new])
+        known = (self._known[each] for each in signatures)
+        told = dict.fromkeys(f"known {each.status}: {each.accepted}" for each in known)
+        return _Case(name, output="\n".join(told))
 
 
 def _of_policies(report: Report) -> Iterator[_Case]:
