@@ -29,6 +29,9 @@ from hitproof.spec.terms import Formula, Term
 
 _RESOURCES = 20_000_000
 _FEW_RESOURCES = 100_000
+_WAYS = 4
+"""How often a question is put to Z3 that has to be answered, each time within its resources."""
+
 _ROUNDS = 8
 """How often values are sought that are real products."""
 
@@ -227,11 +230,12 @@ class _Told:
 
     def _found(self, expressions: list[Any], exact: bool, rounds: int) -> "Values | None":
         told: list[Any] = []
+        patient = rounds > 0
         self._solver.push()
         try:
             self._tell(expressions)
             while True:
-                answer = self._solver.check()
+                answer = self._answer(patient)
                 if answer == z3.unknown:
                     raise GivenUp(f"Z3 gives up: {self._solver.reason_unknown()}")
                 if answer == z3.unsat:
@@ -251,6 +255,19 @@ class _Told:
         finally:
             self._solver.pop()
             self._tell(told)  # also after this question
+
+    def _answer(self, patient: bool) -> Any:
+        """What Z3 answers; ``patient`` lets it go on in other ways, if it gives up."""
+        answer = self._solver.check()
+        if not patient or answer != z3.unknown:
+            return answer
+        for seed in range(1, _WAYS):
+            self._solver.set("random_seed", seed)
+            answer = self._solver.check()
+            if answer != z3.unknown:
+                break
+        self._solver.set("random_seed", 0)
+        return answer
 
     def _lemma(self, compared: Compared) -> list[Any]:
         """As two numbers compare, so do their products with a positive factor.
@@ -360,7 +377,8 @@ class Knowledge:
         """Whether a formula holds wherever these do. Raises `GivenUp`."""
         if isinstance(formula, bool):
             return formula
-        return self.values(self._here.not_(formula)) is None
+        otherwise = self._here.not_(formula)
+        return not self.allows(otherwise) and self.values(otherwise) is None
 
     def weakened(self, families: Sequence[Sequence[Callable[[], Formula]]]) -> list[int]:
         """How many of the first of each family do not follow; each implies the next one."""

@@ -88,11 +88,15 @@ class Path:
         Z3 may give up once and not another time, since it remembers what it was asked between. A
         path that is executed again must come to the same decisions.
         """
-        question = (*(each for _, each in self._supposed), formula)
+        question = self._question(formula)
         answers = self._arithmetic.possible
         if question not in answers:
             answers[question] = self._may_hold(formula)
         return answers[question]
+
+    def _question(self, formula: Formula) -> tuple[Formula, ...]:
+        """A formula, after all that is supposed."""
+        return (*(each for _, each in self._supposed), formula)
 
     def _may_hold(self, formula: Formula) -> bool:
         if self.knowledge.allows(formula):
@@ -133,9 +137,13 @@ class Path:
 
     def require(self, sentence: str, formula: Formula) -> None:
         """Raise `Broken` unless the formula follows."""
+        question = self._question(formula)
+        if question in self._arithmetic.required:
+            return
         values = self.knowledge.fails(lambda: formula)
         if values is not None:
             raise Broken(sentence, values)
+        self._arithmetic.required.add(question)
 
     def decide(self, formula: Formula) -> bool:
         """Whether the formula holds on this path; both answers are followed, if possible."""

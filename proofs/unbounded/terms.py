@@ -213,6 +213,7 @@ class Arithmetic:
         self.every_fact: list[tuple[frozenset[str], Formula]] = []
         self.solving: Any = None  # `proofs.unbounded.knowledge` shares it between paths
         self.possible: dict[tuple[Formula, ...], bool] = {}  # see `proofs.unbounded.machine.Path`
+        self.required: set[tuple[Formula, ...]] = set()  # the same
         self.queries = 0
         self.position = self.atom("position")
 

@@ -196,6 +196,7 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
     except BaseException as error:
         raise _import_failed(error, root) from error
     finally:
+        gc.freeze()  # what was imported stays, and is not looked through again
         gc.enable()
     found = os.path.abspath(sys.modules["vllm"].__file__ or "")
     if root is not None and not found.startswith(root + os.sep):
