@@ -8,12 +8,14 @@
 #   TARGET_PYTHON=/path/python an interpreter that already has what vLLM imports; then nothing
 #                              heavy (torch, transformers, ...) is installed here
 #   TARGET=0.33.0              what `make check` judges
+#   PYTHONS="python3.13"       what `make pythons` tests with, beside .venv
 #   PARTS="check faults"       what `make yardstick` compares; `python -m benchmarks.yardstick -h`
 #   LONG=sample SEED=7         `make test` runs a sample of the long tails, too; see conftest.py
 
 PYTHON ?= python3
 TARGET_PYTHON ?=
 TARGET ?= 0.33.0
+PYTHONS ?= python3.12 python3.13
 PARTS ?=
 LONG ?= none
 SEED ?= 1
@@ -26,7 +28,7 @@ ifneq ($(TARGET_PYTHON),)
 export HITPROOF_PYTHON := $(TARGET_PYTHON)
 endif
 
-.PHONY: check test test-all quick lint yardstick docs engine lock clean
+.PHONY: check test test-all quick pythons lint yardstick docs engine lock clean
 
 check: $(STAMP)
 	$(BIN)/hitproof prove
@@ -42,6 +44,17 @@ quick: $(VENV)/.ready
 	$(BIN)/ruff check --quiet .
 	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m "not release and not slow" \
 	  spec reference conformance proofs
+
+# What symbolic execution assumes of Python, and proofs by it, under other versions of Python.
+pythons:
+	for python in $(PYTHONS); do \
+	  bin=.venv-$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])')/bin && \
+	  $$python -m venv $${bin%/bin} && \
+	  $$bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock \
+	    z3-solver hypothesis pytest && \
+	  PYTHONHASHSEED=0 PYTHONPATH=src $$bin/python -m pytest --noconftest proofs/tests/test_semantics.py \
+	    proofs/tests/test_unbounded.py proofs/tests/test_reading.py || exit 1; \
+	done
 
 # What is found, compared with benchmarks/frozen/; fails on any loss.
 yardstick: $(STAMP)
@@ -78,4 +91,4 @@ lock: $(VENV)/.ready-target
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV)-*
