@@ -1,5 +1,6 @@
 """A statement about a function, proved on all of its paths."""
 
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,10 +8,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, TypeAlias
 
+import z3
+
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.unbounded.knowledge import GivenUp, Values
 from hitproof.proofs.unbounded.loops import Again, Loops, PathEnds, Shapes
 from hitproof.proofs.unbounded.machine import Decisions, Machine, Path, Standing
+from hitproof.proofs.unbounded.reading import digest
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import Broken, Contract, Raised
@@ -37,6 +41,8 @@ class Statement:
         contracts: functions that are not executed, by what is proved of them elsewhere.
         counting: whether conclusions are about how often a block is in a list.
         stands_for: chooses one result of a called function, if it is as good as all others.
+        reads: what of the program its contracts and conclusions depend on, beside its function and
+            arguments; None if that is not known.
     """
 
     function: Any
@@ -49,6 +55,21 @@ class Statement:
     contracts: Mapping[Any, Contract] = field(default_factory=dict)
     counting: bool = False
     stands_for: Standing | None = None
+    reads: tuple[Any, ...] | None = None
+
+    def digest(self, *more: Any) -> str:
+        """What is the same for this and ``more`` only if the same is stated of the same code.
+
+        "" if that is not known.
+        """
+        if self.reads is None:
+            return ""
+        own = self.function, dict(self.arguments), self.premises, tuple(self.contracts), self.reads
+        versions = sys.version, z3.get_version_string()
+        try:
+            return digest(*own, *more, *versions)
+        except Unsupported:
+            return ""
 
 
 class Verdict(StrEnum):

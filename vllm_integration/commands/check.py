@@ -26,6 +26,7 @@ from hitproof.vllm_integration.gate.branches import on_record
 from hitproof.vllm_integration.gate.last_failed import LastFailed
 from hitproof.vllm_integration.gate.places import judgement_located
 from hitproof.vllm_integration.gate.policies import best_values, chosen_values
+from hitproof.vllm_integration.gate.proved import Proved
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import Selection, Wanted, names_from
@@ -95,6 +96,7 @@ def check(
             accepted_reads=accepted,
             shows_known=verbose or html is not None or not outputs.formats.isdisjoint(shows_known),
             wanted=Wanted(selection, first, exit_first),
+            proved=Proved(None if no_cache else cache_directory() / "proved.json"),
         )
         run = replace(run, record=baseline_of(run, baseline, ledger))
         with progress(f"judging vLLM {resolved.name}") as done:

@@ -110,7 +110,8 @@ def judged(sessions: Sessions, run: Run, progress: Callable[[int, int], None]) -
         if reads:
             report.reads = reads.result()
     if selection.is_all and not ends.ended:
-        proofs = sessions.unbounded(statements(profile))
+        proofs = sessions.unbounded(statements(profile), run.proved)
+        run.proved.keep()
         report.unbounded = resting(unless_known(proofs, {each.cause for each in applicable}))
         refuted = [each.evidence for each in report.unbounded if each.evidence is not None]
         for found in refuted:

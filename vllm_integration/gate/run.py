@@ -7,6 +7,7 @@ from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.vllm_integration.gate.proved import Proved
 from hitproof.vllm_integration.gate.selection import EVERYTHING, Wanted
 from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.target import Target
@@ -33,6 +34,7 @@ class Run:
         shows_known: whether known divergences are shown. They stay as they were found,
             neither shrunk nor demonstrated, if not.
         wanted: what the run is restricted to.
+        proved: what is proved for all lengths already, which gets more.
     """
 
     target: Target
@@ -48,3 +50,4 @@ class Run:
     cases: Sequence[Entry] = ()
     shows_known: bool = True
     wanted: Wanted = EVERYTHING
+    proved: Proved = field(default_factory=Proved)

@@ -23,6 +23,7 @@ from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
+from hitproof.vllm_integration.gate.proved import Proved
 from hitproof.vllm_integration.gate.reads import ReadsReport
 from hitproof.vllm_integration.gate.unbounded import Unbounded, seconds_for
 from hitproof.vllm_integration.sandbox.driver import (
@@ -113,13 +114,19 @@ class Session:
             return ReadsReport(cannot=f"what the target reads cannot be found out: {gone}")
         return ReadsReport(answer["reads"], answer["varied"], accepted)
 
-    def unbounded(self, name: str) -> Unbounded:
-        """Put one statement to the target, for all lengths."""
-        seconds = min(seconds_for(name), self._timeout / _PROOFS)
+    def unbounded(self, name: str, proved: Proved) -> Unbounded:
+        """Put one statement to the target, for all lengths, unless it is proved already."""
+        asked = {
+            "name": name,
+            "seconds": min(seconds_for(name), self._timeout / _PROOFS),
+            "proved": sorted(proved.digests),
+        }
         try:
-            return Unbounded.from_answer(name, self.ask(op="unbounded", name=name, seconds=seconds))
+            answer = self.ask(op="unbounded", **asked)
         except WorkerGone as gone:
             return Unbounded(name, Status.INCONCLUSIVE, str(gone))
+        proved.digests.update(answer["proved"])
+        return Unbounded.from_answer(name, answer)
 
     def settle(self, task: Task, keep_facts: bool) -> Outcome:
         """Run one task; ``keep_facts`` asks for what the target did, too.
@@ -313,9 +320,9 @@ class Sessions:
         """See `Session.reads`; others may be at work meanwhile."""
         return self._each(lambda session, names: session.reads(names), [accepted])[0]
 
-    def unbounded(self, names: Sequence[str]) -> list[Unbounded]:
+    def unbounded(self, names: Sequence[str], proved: Proved) -> list[Unbounded]:
         """See `Session.unbounded`."""
-        return self._each(lambda session, name: session.unbounded(name), names)
+        return self._each(lambda session, name: session.unbounded(name, proved), names)
 
     def settle(
         self,

@@ -28,9 +28,11 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 ``check``                 Run the check of ``claim`` on ``configuration``. Gives ``statuses``,
                           ``paths``, ``states``, ``runs``, ``detail``, ``evidence``, ``footprints``
                           of its signatures; with ``facts`` also what the target did.
-``unbounded``             Prove the statement ``name`` for all lengths, in ``seconds``. Gives its
-                          ``status``, a ``detail``, the causes of known divergences ``outside`` of
-                          which it is proved, and ``evidence`` against it, or null.
+``unbounded``             Prove the statement ``name`` for all lengths, in ``seconds``, unless it
+                          is ``proved`` already (digests). Gives its ``status``, a ``detail``, the
+                          causes of known divergences ``outside`` of which it is proved,
+                          ``evidence`` against it, or null, digests of what is ``proved`` now,
+                          and the seconds of ``cpu`` that this took.
 ``equivalent``            Prove in ``seconds`` that the function ``name`` of a ``module`` does what
                           another version does, of which ``texts`` has the modules. Gives its
                           ``status`` and a ``detail``.
@@ -83,7 +85,7 @@ from typing import Any
 
 OURS = "hitproof"
 """Our package, which the worker sees."""
-_JUDGING = ("spec", "reference", "conformance", "vllm_integration")
+_JUDGING = ("spec", "reference", "proofs", "conformance", "vllm_integration")
 _TEXTS = (".py", ".toml", ".jinja")
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from hitproof.vllm_integration.gate.unbounded import (
 )
 from hitproof.vllm_integration.tests.conftest import Copy, Judge, edits, release
 from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.worker.coordinators import INSIDE_BLOCKS
 
 WINDOW = "lookup sliding_window"
 TIERS = ("storing", "asking")
@@ -43,15 +44,18 @@ NEAR_START = "1 < segment and hit < tail"
 EXACTLY = f"where {NEAR_START}, a hit is served only if segment + 1 blocks follow it"
 
 
-def settled(root: Path, *names: str, questions: Path | None = None) -> dict[str, dict[str, Any]]:
+def settled(
+    root: Path, *names: str, questions: Path | None = None, proved: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
     """What is known of these statements about a target, of all by default.
 
     What Z3 is asked for that is written to files, where there is a directory for them. The hash
-    seed is that of workers: with another, Z3 may take other ways.
+    seed is that of workers: with another, Z3 may take other ways. ``proved`` has digests of what is
+    proved already.
     """
     program = "hitproof.vllm_integration.tests.unbounded_program"
     words = [os.environ[PYTHON], "-m", program, str(root), *names]
-    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    environment = os.environ | {"PYTHONHASHSEED": "0", "HITPROOF_PROVED": ",".join(proved)}
     if questions:
         environment["HITPROOF_QUESTIONS"] = str(questions)
     result = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
@@ -65,6 +69,10 @@ ABSENT = {
 }
 
 
+INSIDE = {"0.30.0": ("serving full_attention mamba",)}
+"""Coordinators whose hits end inside blocks of some sizes, whatever they are asked."""
+
+
 @pytest.mark.release
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["0.33.0", "0.30.0", "0.23.0"])
@@ -73,6 +81,9 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
     tiers = [name for name in found if version == "0.23.0" and name.split()[0] in TIERS]
     for name in (*ABSENT.get(version, ()), *tiers):
         assert found.pop(name)["status"] == Status.NOT_APPLICABLE
+    for name in INSIDE.get(version, ()):
+        told = found.pop(name)
+        assert (told["status"], told["detail"]) == (Status.INCONCLUSIVE, INSIDE_BLOCKS)
     assert {
         name: (each["status"], each["detail"]) for name, each in found.items()
     } == dict.fromkeys(found, (Status.PROVED, ""))
@@ -177,6 +188,23 @@ def test_a_fault_is_refuted(broken_copy: Copy, fault: str) -> None:
 
 
 FULL_AND_WINDOW = "coordinator full_attention sliding_window"
+
+
+@pytest.mark.release
+@pytest.mark.long
+def test_what_rests_on_the_same_code_is_proved_once(broken_copy: Copy) -> None:
+    """Also where it is that of another release, or where only other code is edited."""
+    names = WINDOW, "lookup mamba", FULL_AND_WINDOW
+    first = settled(release("0.33.0"), *names)
+    digests = [each for name in names for each in first[name]["proved"]]
+    assert len(digests) == len(names)
+    before = settled(release("0.30.0"), *names, proved=digests)
+    callee = "blocks = cdiv(window_size - 1, block_size)"
+    edited = broken_copy("0.33.0", {callee: callee.replace("- 1", "- 2 + 1")})
+    after = settled(edited, *names[:2], proved=digests)
+    for found, anew in ((before, {FULL_AND_WINDOW}), (after, {WINDOW})):
+        assert {each["status"] for each in found.values()} == {Status.PROVED}
+        assert {name for name, each in found.items() if each["proved"]} == anew
 
 
 @pytest.mark.release

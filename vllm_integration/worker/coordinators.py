@@ -46,6 +46,13 @@ from hitproof.vllm_integration.worker.settling import (
 )
 
 _FIND = "find_longest_cache_hit"
+_INSIDE = "enable_partial_hash_hits"
+
+INSIDE_BLOCKS = (
+    "hits end inside blocks where a Mamba block has several hashes; lookups of such hits are not "
+    "executed on symbols"
+)
+"""Why nothing is said of a coordinator."""
 _FAR = 64
 """Up to which size one that a proof names is tried."""
 
@@ -84,6 +91,8 @@ class Coordinated(Settling):
         self.parts = subject.parts
         self.samples = [*map(self._sampled, range(len(_UNITS))), *self._coincidences()]
         self.real: tuple[Any, ...] = tuple(self._lookup(each).inputs[0] for each in self.samples)
+        if any(getattr(each, _INSIDE, False) for each in self.real):
+            raise CannotJudge(INSIDE_BLOCKS)
         self._function = attribute(self.real[0], self.method)
 
     def _reaches(self) -> LookaheadHorizon:
@@ -134,6 +143,7 @@ class Coordinated(Settling):
             any_.sizes,
             True,
             stands_for=lifted.any_view,
+            reads=(function, own, str(self._policy), *lifted.lookups),
         )
 
     def _sampled(self, number: int) -> Layout:
@@ -325,6 +335,12 @@ class _Lifted:
         for number, manager in enumerate(self.record.attributes.get("single_type_managers", ())):
             manager.attributes[_FIND] = any_.lookup(number, self._read)
         self.pool: Record = self.record.attributes.get("block_pool", Record(object))
+
+    @property
+    def lookups(self) -> tuple[Any, ...]:
+        """What is asked about the groups' own lookups, which are not executed."""
+        signatures = (str(inspect.signature(each)) for each in self._signatures)
+        return (*signatures, *self._gives_length, self._resolves)
 
     def _returns_length(self, number: int, function: Callable[..., Any]) -> bool:
         """Whether a group's lookup returns the length, too."""

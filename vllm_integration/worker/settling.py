@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.subject.failures import InternalError
 from hitproof.proofs.unbounded.proving import Proof, Statement, Verdict, prove
-from hitproof.proofs.unbounded.source import literals
+from hitproof.proofs.unbounded.source import Unsupported, literals
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import Record
 from hitproof.spec.claims import Status
@@ -238,10 +238,11 @@ class Settling(ABC):
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """What is wrong where the real function runs."""
 
-    def settle(self, seconds: float) -> Outcome:
+    def settle(self, seconds: float, name: str, proved: set[str]) -> Outcome:
         """Prove it, or prove it except for known divergences, or refute it.
 
-        The known divergences count that agree best with what the function does.
+        The known divergences count that agree best with what the function does. ``proved`` has
+        digests of what is proved already, and gets more.
         """
         runs = {
             known: list(self.natively(Trial(random.Random(0), {}, known, AGREEING)))
@@ -252,7 +253,7 @@ class Settling(ABC):
         for known, wrong in runs.items():
             if len(wrong) > fewest:
                 continue
-            proof = prove(partial(self.statement, known=known), seconds)
+            proof = self._proof(known, seconds, name, proved)
             if proof.verdict is Verdict.INCONCLUSIVE:
                 return Outcome(Status.INCONCLUSIVE, proof.detail, proof=proof)
             if proof.verdict is Verdict.PROVED:
@@ -267,6 +268,22 @@ class Settling(ABC):
             return Outcome(Status.REFUTED, detail, known, shown.evidence, proof)
         detail = f"{proof.detail}; no values were found that show it"
         return Outcome(Status.INCONCLUSIVE, detail, proof=proof)
+
+    def _proof(
+        self, known: tuple[Departure, ...], seconds: float, name: str, proved: set[str]
+    ) -> Proof:
+        """Prove it, unless the same was proved of the same code."""
+        state = partial(self.statement, known=known)
+        try:
+            digest = state(Arithmetic()).digest(name, repr(known))
+        except Unsupported:  # which the proof says, too
+            digest = ""
+        if digest in proved:
+            return Proof(Verdict.PROVED)
+        proof = prove(state, seconds)
+        if digest and proof.verdict is Verdict.PROVED:
+            proved.add(digest)
+        return proof
 
 
 class OfManager(Settling):

@@ -5,6 +5,7 @@ must agree with what is proved; and what fails is a counterexample only if it sh
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import FunctionType
@@ -62,9 +63,9 @@ _FAR = 1000
 """Up to which number in the code a function is run on sizes next to it."""
 
 
-def settle(subject: VllmSubject, name: str, seconds: float = 60.0) -> Outcome:
-    """Prove the statement of that name, or refute it by values."""
-    return _named(subject, name).settle(seconds)
+def settle(subject: VllmSubject, name: str, seconds: float, proved: set[str]) -> Outcome:
+    """Prove the statement of that name, or refute it by values; see `Settling.settle`."""
+    return _named(subject, name).settle(seconds, name, proved)
 
 
 def _named(subject: VllmSubject, name: str) -> Settling:
@@ -158,6 +159,7 @@ class _LookupOfKind(Settling):
             any_.shapes,
             any_.sizes,
             contracts={} if resolve is None else {resolve: any_.resolve()},
+            reads=(),
         )
 
     def natively(self, trial: Trial) -> Iterator[Shown]:
@@ -299,7 +301,9 @@ class _Hashes(Settling):
             "alignment": any_.alignment,
             "place": any_.place,
         }
-        return Statement(_hash_of, values, any_.premises, any_.conclusions, sizes=any_.sizes)
+        return Statement(
+            _hash_of, values, any_.premises, any_.conclusions, sizes=any_.sizes, reads=()
+        )
 
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Sizes for which another hash is seen."""
@@ -327,7 +331,7 @@ class _Skipping(OfManager):
         fields = {"sliding_window": any_.limit, "attention_chunk_size": any_.limit}
         own = Record(self._manager, fields | {"extra_retained_tokens": any_.extra})
         keywords = self._given({"self": own, "num_computed_tokens": any_.computed}, given=())
-        return Statement(self._function, keywords, (), any_.conclusions, sizes=any_.sizes)
+        return Statement(self._function, keywords, (), any_.conclusions, sizes=any_.sizes, reads=())
 
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Numbers of computed tokens for which too many or too few are skipped."""
@@ -420,7 +424,8 @@ class _Mask(Settling):
         wide = () if any_.window is None else (any_.window >= 2,)
         sparse = (any_.segment >= 2,) if self._of_instances else ()
         premises = (*any_.premises, *wide, *sparse)
-        return Statement(self._function, given, premises, any_.conclusions, any_.shapes, any_.sizes)
+        stated = self._function, given, premises, any_.conclusions, any_.shapes, any_.sizes
+        return Statement(*stated, reads=())
 
     def natively(self, trial: Trial) -> Iterator[Shown]:
         """Blocks that the mask wrongly keeps or leaves out."""
@@ -464,9 +469,14 @@ class _Mask(Settling):
 
 
 def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """The operation: what is known of the statement ``name``."""
+    """The operation: what is known of the statement ``name``.
+
+    ``proved`` has digests of what is proved already; the answer has more.
+    """
+    before, began = set(message["proved"]), time.process_time()
+    proved = set(before)
     try:
-        outcome = settle(subject, message["name"], message["seconds"])
+        outcome = settle(subject, message["name"], message["seconds"], proved)
     except Predates as error:
         outcome = Outcome(Status.NOT_APPLICABLE, str(error))
     except (CannotJudge, Unsupported) as error:
@@ -478,4 +488,6 @@ def settled(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         "detail": outcome.detail,
         "outside": {each.cause: each.told(message["name"]) for each in outcome.outside},
         "evidence": None if outcome.evidence is None else outcome.evidence.as_json(),
+        "proved": sorted(proved - before),
+        "cpu": time.process_time() - began,
     }
