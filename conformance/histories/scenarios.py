@@ -573,9 +573,6 @@ def _decodes_at_once(made: Scenario) -> None:
 def _short_steps(made: Scenario) -> None:
     """Steps compute less than a block, or than a chunk of some."""
     _offloads(made, made.any_of("blocks", "chunks", "chunks", "store"))
-    connector: Connector = made.deployed["connector"]
-    if connector.chunk and len({each.block_size for each in made.groups}) == 1:
-        made.deployed["connector"] = replace(connector, chunk=made.any_of(1, 2, 4))
     made.deployed["max_num_scheduled_tokens"] = made.drafts + made.random.randint(2, made.size + 1)
 
 
