@@ -10,7 +10,7 @@ from hitproof.vllm_integration.reports import markdown
 from hitproof.vllm_integration.reports.printing import document as rendered
 from hitproof.vllm_integration.survey.costs import in_words
 from hitproof.vllm_integration.survey.costs import read as read_costs
-from hitproof.vllm_integration.survey.faults import Fault, Method, cause
+from hitproof.vllm_integration.survey.faults import Fault, cause
 from hitproof.vllm_integration.survey.survey import (
     Release,
     Sighting,
@@ -31,19 +31,6 @@ _OPEN = {
 }
 """How the sections of BUGS.md begin."""
 _UNREACHED = "Open, but reached by no known configuration of vLLM's own models and connectors,"
-
-_METHODS = {
-    Method.CHECK: "an obligation of `hitproof check`, judged for every cache state up to a bound",
-    Method.GENERATED: "replay of generated histories, judged by the spec after every step",
-    Method.FAMILIES: "replay of systematic families of histories",
-    Method.HANDWRITTEN: "replay of a history written by hand",
-    Method.REPLAY: "replay on the content model; which history was first is not recorded",
-    Method.LOCKSTEP: "`hitproof lockstep`, generated histories beside the reference",
-    Method.SHADOW: "the shadow, in vLLM's own tests or a live engine",
-    Method.THEOREM: "a theorem that could not be proved",
-    Method.SOURCE: "reading vLLM's source",
-    Method.NOT_RECORDED: "not recorded",
-}
 
 
 def table(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
@@ -123,7 +110,6 @@ def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
         sections=grouped(releases, faults),
         extent=lambda fault: _extent(seen[fault.number], releases),
         cost=lambda fault: fault.number in costs and in_words(costs[fault.number]),
-        methods=lambda fault: [_METHODS[method] for method in fault.found_by],
         smallest=smallest,
         in_lines=in_lines,
     )

@@ -17,7 +17,7 @@ from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci import github, sarif
 from hitproof.vllm_integration.reports.ci.problems import place
-from hitproof.vllm_integration.reports.ci.source_lines import fingerprints
+from hitproof.vllm_integration.reports.ci.sarif import fingerprints
 from hitproof.vllm_integration.tests.reports import SOURCE, conforming, diverging, replayed_history
 from hitproof.vllm_integration.verdict import Verdict
 
