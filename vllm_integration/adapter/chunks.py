@@ -177,6 +177,7 @@ class Copies:
             patch.object(self._module.ops, "swap_blocks_batch", self._swap, create=True),
             patch.object(self._module, "current_platform", _Order(), create=True),
             patch.object(self._module, "PIN_MEMORY", False, create=True),
+            patch.object(self._module, "is_pin_memory_available", lambda: False, create=True),
             patch.object(torch, "cuda", _Order()),
         ):
             yield
