@@ -3,11 +3,12 @@
 import json
 import os
 import shlex
+import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hitproof.conformance.explain.reuse import Part
 from hitproof.vllm_integration.bundled import MODELS
@@ -283,40 +284,15 @@ def diagnose(target: Target, others: Sequence[Target], wanted: Wanted, limits: L
 def _refusal(model: Model, release: str, answer: dict[str, Any]) -> ModelError:
     """Why a deployment has no hits, where that limit comes from, and what to do."""
     kind = OutOfReach if answer["end"] == "out of reach" else ModelError
-    said = _ENDS[answer["end"]].sentence.format(
+    said = _ENDS[answer["end"]]["sentence"].format(
         model=model.name, release=f"vLLM {release}", why=answer["refused"]
     )
     return kind(said)
 
 
-class _End(NamedTuple):
-    """How a deployment without hits is told of: alone, and where it is one of several."""
-
-    sentence: str
-    change: str
-
-
-_ENDS = {
-    "refused": _End(
-        "{release} refuses this deployment ({why}); change the arguments, or name another --target",
-        "vLLM refuses this deployment ({why})",
-    ),
-    "no progress": _End(
-        "{release} starts this deployment, but {why}; change the arguments, or name another "
-        "--target",
-        "vLLM starts this deployment, but {why}",
-    ),
-    "out of reach": _End(
-        "doctor cannot set this deployment up, which says nothing about {release}: {why}",
-        "doctor cannot set it up ({why})",
-    ),
-    "draft model": _End(
-        "{model} is a draft model ({why}); name the model that it drafts for, and this one in "
-        "--speculative-config, as in "
-        '\'{{"method": "eagle", "model": "{model}", "num_speculative_tokens": 2}}\'',
-        "vLLM takes it for a draft model ({why})",
-    ),
-}
+_ENDS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("ends.toml").read_text(encoding="utf-8")
+)
 """The sentences about deployments without hits."""
 
 
@@ -374,7 +350,7 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 def _change(what: str, rows: Sequence[dict[str, Any]], answer: dict[str, Any]) -> Change:
     if answer["refused"]:
         return Change(
-            what.strip("'"), refused=_ENDS[answer["end"]].change.format(why=answer["refused"])
+            what.strip("'"), refused=_ENDS[answer["end"]]["change"].format(why=answer["refused"])
         )
     then = {_key(row): row["hit"] for row in answer["rows"]}
     pairs = [(row, then.get(_key(row), row["hit"])) for row in rows]
