@@ -1,11 +1,13 @@
 """What is proved of functions is true of them, and what cannot be followed is said."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
+import z3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -216,6 +218,23 @@ def test_a_path_comes_to_the_same_decisions_again(monkeypatch: pytest.MonkeyPatc
     before = executed()
     monkeypatch.setattr(Knowledge, "values", give_up)
     assert executed() == before == ([], {(False,)})
+
+
+@pytest.mark.parametrize(("times", "ends"), [(1, None), (3, None), (4, GivenUp)])
+def test_a_question_is_put_in_several_ways(
+    monkeypatch: pytest.MonkeyPatch, times: int, ends: type[Exception] | None
+) -> None:
+    here = Arithmetic()
+    number, known = here.atom("number"), Knowledge(here)
+    known.add(1 <= number)
+    check, left = z3.Solver.check, [z3.unknown] * times
+
+    def tired(solver: Any) -> Any:
+        return left.pop() if left else check(solver)
+
+    monkeypatch.setattr(z3.Solver, "check", tired)
+    with pytest.raises(ends) if ends else nullcontext():
+        assert known.follows(0 <= number)
 
 
 def test_lookup_is_proved_for_all_lengths() -> None:
