@@ -1,6 +1,5 @@
 """What codes mean, as people and as programs read it."""
 
-import textwrap
 from functools import partial
 from typing import Any
 
@@ -10,10 +9,9 @@ from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.conformance.findings.meaning import Code, Parameter
 from hitproof.conformance.findings.rules import cited, sort_of
 from hitproof.conformance.picking import picked
-from hitproof.vllm_integration.reports.printing import print_text, whole
+from hitproof.vllm_integration.reports.printing import print_text, whole, wrapped
 from hitproof.vllm_integration.survey.examples import Example
 
-_PIPE_WIDTH = 100
 _LABEL = 10
 
 
@@ -97,13 +95,6 @@ def _sentence(code: Code) -> str:
 def _wrapped(console: Console, label: str, text: str) -> str:
     """A fact under its label; what does not fit goes on below it."""
     head = f"  {label:<{_LABEL}}{':' if label else ' '} "
-    room = (console.width if console.is_terminal else _PIPE_WIDTH) - len(head) - 1
     below = " " * (len(head) + len(text) - len(text.lstrip()))
-    lines = textwrap.wrap(
-        f"{head}{text}",
-        len(head) + max(room, 20),
-        subsequent_indent=below,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    lines = wrapped(console, f"{head}{text}", below, len(head) + 20)
     return "\n".join(map(whole, lines))

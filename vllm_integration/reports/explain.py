@@ -1,7 +1,6 @@
 """Explanations as people and as programs read them."""
 
 import re
-import textwrap
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -16,9 +15,8 @@ from hitproof.conformance.findings.strip_svg import svg
 from hitproof.conformance.findings.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
-from hitproof.vllm_integration.reports.printing import print_text, styled, whole
+from hitproof.vllm_integration.reports.printing import print_text, styled, whole, width, wrapped
 
-_PIPE_WIDTH = 100
 _INDENT = 2
 _MOST_CELLS = 240
 
@@ -89,7 +87,7 @@ def named(ids: Sequence[int]) -> str:
 
 def print_explanation(explanation: Explanation, console: Console) -> None:
     """The explanation of a hit for people."""
-    room = _width(console) - _INDENT - LABEL_COLUMNS - 1
+    room = width(console) - _INDENT - LABEL_COLUMNS - 1
     print_text(
         console,
         "explain.txt",
@@ -125,18 +123,7 @@ def _cited(reason: Reason, console: Console) -> str:
 def _wrapped(text: str, console: Console) -> list[str]:
     """The lines of a sentence, the first one a little further out."""
     indent = " " * _INDENT
-    return textwrap.wrap(
-        text,
-        max(_width(console) - 1, 2 * _INDENT + 1),
-        initial_indent=indent,
-        subsequent_indent=2 * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _width(console: Console) -> int:
-    return console.width if console.is_terminal else _PIPE_WIDTH
+    return wrapped(console, f"{indent}{text}", 2 * indent, 2 * _INDENT + 1)
 
 
 def explanation_svg(explanation: Explanation) -> str:

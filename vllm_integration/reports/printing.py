@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _WRITTEN = re.compile(r"\[\[([a-z ]*|/)\]\]")
 _MARK = re.compile("\x02([a-z ]*|/)\x03")
 _WHOLE, _TABLE, _LABEL = "\x02whole\x03", "\x04", "\x05"
+_PIPE_WIDTH = 100
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -103,6 +104,22 @@ def marked(line: str) -> Text:
         else:
             text.append(part, style)
     return text
+
+
+def wrapped(console: Console, text: str, below: str, least: int = 1) -> list[str]:
+    """The lines of a text, those but the first after ``below``, at ``least`` so wide."""
+    return textwrap.wrap(
+        text,
+        max(width(console) - 1, least),
+        subsequent_indent=below,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def width(console: Console) -> int:
+    """The columns that text has; in a pipe a usual number."""
+    return console.width if console.is_terminal else _PIPE_WIDTH
 
 
 def _print_fact(console: Console, head: str, text: str) -> None:
