@@ -152,7 +152,12 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
         named(48, "little room", "little room, states"), named(24, "evicting", "evicting, windows")
     ),
     "meanwhile": lambda: named(
-        12, "in chunks", "preempting, resets", "preempting, states, resets", "short steps, windows"
+        12,
+        "in chunks",
+        "preempting, resets",
+        "preempting, states, resets",
+        "preempting, gives up, planned ahead",
+        "short steps, windows",
     ),
     "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
