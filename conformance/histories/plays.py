@@ -343,6 +343,19 @@ _STATES = _Some(2, 16, 200)
 """How many scenarios have states with the second model runner, which says where it finds them."""
 _BESIDE_STATES = "states", "states, drafts", "states, draft head, few blocks", "states, gives up"
 """What those have in turn."""
+_RARE_PAIRS = (
+    "embeddings, offloads, resets, salts, windows and states",
+    "asks for more, follow-up, host pool, watermark, whole prompts",
+    "adapters, chunks, pauses, reset before a request, salts",
+    "asks for more, pauses, skips reading, whole prompts, windows and states",
+    "embeddings, precisions, two windows, watermark",
+    "context parallel, follow-up, salts",
+    "embeddings, hits inside blocks, outside the cache",
+    "embeddings, host pool, salts",
+    "no prefix caching, skips reading",
+    "resets, retention",
+)
+"""What scenarios of each feature have beside each other in no default profile."""
 _CORPUS = _Some(quick=80)
 """The first add most."""
 _FINE = (Origin.FINE_SITUATION, Origin.FINE, Origin.FINE_GENERATED, Origin.FINE_TWINS)
@@ -399,3 +412,5 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
             for turn in range(getattr(_STATES, profile)):
                 beside = _BESIDE_STATES[turn % len(_BESIDE_STATES)]
                 yield Play(origin, f"{seed}:{turn} with {beside}, second runner")
+            for turn, pairs in enumerate(() if profile is Profile.QUICK else _RARE_PAIRS):
+                yield Play(origin, f"{seed}:{turn} with {pairs}")

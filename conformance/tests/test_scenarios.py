@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 
 from hitproof.conformance.histories import scenarios
+from hitproof.conformance.histories.plays import Origin, plays
 from hitproof.conformance.histories.scenarios import (
     FEATURES,
     features,
@@ -17,6 +18,7 @@ from hitproof.conformance.histories.scenarios import (
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import Deployment, SchedulerHistory
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests.drawn import MADE_UP
 from hitproof.spec.groups import Group, GroupKind
 
@@ -41,6 +43,20 @@ def test_each_pair_that_goes_together_is_drawn() -> None:
         for pair in combinations([each.name for each in features(f"1:{number}")], 2)
     }
     assert drawn == pairs
+
+
+def test_the_default_profile_has_each_pair_that_the_schema_allows() -> None:
+    """What it has never is refused in nearly all draws."""
+    had = {
+        frozenset(pair)
+        for play in plays(Profile.DEFAULT, fine=True)
+        if play.origin is Origin.SCENARIOS
+        for pair in combinations([each.name for each in with_features(play.name)[1]], 2)
+    }
+    for one, other in combinations(FEATURES, 2):
+        if go_together(one, other) and frozenset((one.name, other.name)) not in had:
+            tried = [with_features(f"{n} with {one.name}, {other.name}")[1] for n in range(8)]
+            assert not any(len(each) == 2 for each in tried), (one.name, other.name)
 
 
 def test_what_a_feature_does_not_go_with_is_a_feature() -> None:
