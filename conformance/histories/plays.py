@@ -343,6 +343,11 @@ _STATES = _Some(2, 16, 200)
 """How many scenarios have states with the second model runner, which says where it finds them."""
 _BESIDE_STATES = "states", "states, drafts", "states, draft head, few blocks", "states, gives up"
 """What those have in turn."""
+_GIVING_WAY = _Some(3, 15, 200)
+"""How many scenarios have requests that are preempted in the step that schedules them, or in that
+after which they are sent."""
+_WAYS = "gives way", "hands over, planned ahead", "gives way, drafts"
+"""What those have in turn."""
 _RARE_PAIRS = (
     "embeddings, offloads, resets, salts, windows and states",
     "asks for more, follow-up, host pool, watermark, whole prompts",
@@ -412,5 +417,7 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
             for turn in range(getattr(_STATES, profile)):
                 beside = _BESIDE_STATES[turn % len(_BESIDE_STATES)]
                 yield Play(origin, f"{seed}:{turn} with {beside}, second runner")
+            for turn in range(getattr(_GIVING_WAY, profile)):
+                yield Play(origin, f"{seed}:{turn} with {_WAYS[turn % len(_WAYS)]}")
             for turn, pairs in enumerate(() if profile is Profile.QUICK else _RARE_PAIRS):
                 yield Play(origin, f"{seed}:{turn} with {pairs}")

@@ -431,6 +431,47 @@ def _transfers(made: Scenario) -> None:
     made.each(0.4, lambda _: {"send_steps": made.random.randint(0, 6)})
 
 
+def _producer(made: Scenario) -> None:
+    made.deployed["connector"] = Connector(produces=True)
+    made.scarce = True
+
+
+def _hand_over(made: Scenario) -> None:
+    """Prefills end with their first token and are sent, while another request takes blocks."""
+    size = made.size
+    made.requests = {
+        "long": Arrival(made.new_tokens(size), made.new_tokens(made.random.randint(5, 9) * size))
+    }
+    for place, name in enumerate(_NAMES):
+        prompt = made.new_tokens(made.random.randint(1, 4 * size))
+        made.requests[name] = Arrival(
+            prompt, made.new_tokens(1), place, send_steps=made.random.randint(0, 2)
+        )
+
+
+def _by_priority_in_small_steps(made: Scenario) -> None:
+    _by_priority(made)
+    made.scarce = True
+    made.deployed |= {
+        "max_num_seqs": 4,
+        "max_num_scheduled_tokens": made.any_of(2, 3, 4) * (1 + made.drafts),
+    }
+
+
+def _gives_way(made: Scenario) -> None:
+    """The first request to run is preempted in the step that has begun to compute it."""
+    size = made.size
+    made.requests = {
+        name: Arrival(
+            made.new_tokens(made.random.randint(1, size + 1)),
+            made.new_tokens(made.random.randint(2 * size, 5 * size)),
+            arrives=2 * place,
+            priority=-place,
+        )
+        for place, name in enumerate(_NAMES[: made.any_of(3, 4)])
+    }
+
+
 def _offloads(made: Scenario, how: str | None = None) -> None:
     """Host memory, block by block or in chunks, or a store."""
     room = 2 + made.any_of(_LONGEST, 4 * _LONGEST, 8 * _LONGEST) * len(made.groups)
@@ -757,6 +798,8 @@ _NAMED = (
     Feature("evicting", _evicting, _asked_again_unreset),
     Feature("preempting", _preempting, _decodes_at_once),
     Feature("short steps", _short_steps, _asked_again_unreset),
+    Feature("hands over", _producer, _hand_over),
+    Feature("gives way", _by_priority_in_small_steps, _gives_way),
     Feature("second runner", lambda made: made.deployed.update(v2_model_runner=True)),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),

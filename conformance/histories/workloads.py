@@ -82,7 +82,9 @@ class HostPool(Strict):
 
 @dataclass(frozen=True)
 class Connector(Strict):
-    """A KV connector that loads and sends blocks. vLLM: ``KVConnectorBase_V1`` as a consumer."""
+    """A KV connector that loads and sends blocks. vLLM: ``KVConnectorBase_V1`` as a consumer,
+    unless it ``produces``.
+    """
 
     load_failure: Literal["fail", "recompute"] = "recompute"
     """Whether a request whose load fails ends or recomputes what is missing. vLLM:
@@ -116,6 +118,8 @@ class Connector(Strict):
     threshold: NonNegativeInt = 0
     """How often a chunk is offered before it is stored. vLLM: ``store_threshold``, from 0.29 on
     by offers."""
+    produces: bool = False
+    """Whether it only sends, and what ends is sent in whole. vLLM: ``kv_producer``."""
     beside: "Connector | None" = None
     """Another connector: the first of both that has tokens of a request loads them, and both keep
     what is computed. vLLM: ``MultiConnector``."""
@@ -132,7 +136,7 @@ class Connector(Strict):
 
     @property
     def loads(self) -> bool:
-        """Whether it, or one beside it, has what the requests say."""
+        """Whether it, or one beside it, loads or sends what the requests say."""
         return any(not (each.offloads or each.store) for each in self.several)
 
 
@@ -296,6 +300,8 @@ class Deployment(Strict):
                 raise HistoryError(
                     "blocks are kept in host memory or a store; omit offloads or store"
                 )
+            if each.produces and (each.offloads or each.store or self.connector.beside):
+                raise HistoryError("what produces stands alone; omit produces, or what is kept")
             if each.lazy and (each.chunk or not each.offloads):
                 raise HistoryError("only single blocks are offloaded late; omit lazy")
             if each.umbp and not each.store:
@@ -664,6 +670,8 @@ class SchedulerHistory(Strict):
                 f"an offloading connector has what was computed, so request {name} cannot say it; "
                 "omit loads and send_steps, or offloads"
             )
+        if request.loads and deployment.connector is not None and deployment.connector.produces:
+            raise HistoryError(f"a producer loads nothing; omit produces, or loads of {name}")
         own = request.load_steps is not None or request.invalid_blocks
         if deployment.connector is None and (own or request.send_steps is not None):
             raise HistoryError(

@@ -79,11 +79,11 @@ def connect(vllm_config: Any, connector: Connector, one_table: bool = False) -> 
         made = {"kv_connector_extra_config": sizes, "kv_role": "kv_both"}
         set_connector(vllm_config, {"kv_connector": SIMPLE, **made})
         return
-    # What it has to send outlives no preemption: it need not be delivered.
+    # What a consumer has to send outlives no preemption: it need not be delivered.
     values = {
         **LOADING,
         **({"kv_connector": "OneTableConnector"} if one_table else {}),
-        "kv_role": "kv_consumer",
+        "kv_role": "kv_producer" if connector.produces else "kv_consumer",
         "kv_load_failure_policy": connector.load_failure,
     }
     set_connector(vllm_config, values)

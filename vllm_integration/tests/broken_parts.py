@@ -165,6 +165,11 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
         named(8, "connector, gives up", "connector, states, gives up"),
         named(6, "drafts, planned ahead, few blocks"),
     ),
+    "ways": lambda: chain(
+        named(12, "gives way", "gives way, drafts", "hands over, planned ahead"),
+        named(4, "connector, skips reading"),
+        [scenario("1:384")],
+    ),
     "resumed": lambda: kept(HERE.parent / "known" / "scheduler_raises_in_flight.json"),
 }
 """The histories that are played of each part."""

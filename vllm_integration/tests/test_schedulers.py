@@ -367,7 +367,7 @@ PARTS = (
         "resumed",
         "rooms",
     ),
-    *("several", "stores", "tiers", "told", "umbp", "umbp_stores"),
+    *("several", "stores", "tiers", "told", "umbp", "umbp_stores", "ways"),
 )
 """Those of `broken_parts`, which only the target's process can import."""
 
