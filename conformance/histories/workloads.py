@@ -291,7 +291,8 @@ class Deployment(Strict):
             )
         if self.connector is not None and self.connector.keeps and self.layers:
             raise HistoryError("offloading needs groups, not layers; omit layers or offloads")
-        for each in () if self.connector is None else self.connector.several:
+        several = () if self.connector is None else self.connector.several
+        for each in several:
             if each.chunk and not each.offloads:
                 raise HistoryError(
                     "chunks are of host memory; set connector.offloads, or omit chunk"
@@ -300,7 +301,7 @@ class Deployment(Strict):
                 raise HistoryError(
                     "blocks are kept in host memory or a store; omit offloads or store"
                 )
-            if each.produces and (each.offloads or each.store or self.connector.beside):
+            if each.produces and (each.offloads or each.store or len(several) > 1):
                 raise HistoryError("what produces stands alone; omit produces, or what is kept")
             if each.lazy and (each.chunk or not each.offloads):
                 raise HistoryError("only single blocks are offloaded late; omit lazy")
