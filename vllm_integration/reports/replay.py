@@ -131,9 +131,11 @@ def _shown_json(report: ReplayReport, found: Occurrence) -> dict[str, Any] | Non
     return {"shown": str(what), "by": None if wrong is None else wrong.as_json()}
 
 
-def _reasons(report: ReplayReport, found: Occurrence) -> tuple[Reason, ...]:
+def _reasons(report: Report, found: Occurrence) -> tuple[Reason, ...]:
     """Why it is a finding; nothing for what follows from another one."""
-    return () if found.cause is not None else report.reasons.get(found.signature, ())
+    if found.cause is not None or isinstance(report, SchedulerReport):
+        return ()
+    return report.reasons.get(found.signature, ())
 
 
 def _location(report: Report, found: Occurrence) -> Location | None:
