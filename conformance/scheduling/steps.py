@@ -405,7 +405,13 @@ class StepRules:
             return
         given = {each.request: each for each in plan.scheduled}
         most = self._most_of_one(now) or self._most
-        has = (now.known[name] - self._ends.get(name, 0) for name in preempted)
+        # Those that decode have drafts, too, of which some may have been rejected before.
+        has = (
+            now.known[name]
+            - min(self._ends.get(name, 0), now.known[name] - 1)
+            + self._proposed.get(name, 0)
+            for name in preempted
+        )
         lost = sum(self._slots + min(number, most) for number in has)
         before: list[Scheduled] = []
         order = (*now.before, *(n for n in given if n not in now.before))
