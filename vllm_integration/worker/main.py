@@ -39,6 +39,9 @@ from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, deco
 from hitproof.vllm_integration.sandbox.seal import Seal
 from hitproof.vllm_integration.worker import branches, findings, lockstep, reads, replay, selftest
 
+_COLLECTED_AFTER = 20_000
+"""How many more objects there are before garbage is collected; Python's 700 takes longer."""
+
 
 class _Refused(Exception):
     def __init__(self, kind: Failure, message: str) -> None:
@@ -197,6 +200,7 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
         raise _import_failed(error, root) from error
     finally:
         gc.freeze()  # what was imported stays, and is not looked through again
+        gc.set_threshold(_COLLECTED_AFTER)
         gc.enable()
     found = os.path.abspath(sys.modules["vllm"].__file__ or "")
     if root is not None and not found.startswith(root + os.sep):
