@@ -17,10 +17,18 @@ from typer.testing import CliRunner, Result
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Connector,
+    Deployment,
+    SchedulerHistory,
+)
 from hitproof.conformance.ledger.ledger import CauseStatus, Judgement, load
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.fixes.fixes import (
@@ -34,14 +42,23 @@ from hitproof.vllm_integration.fixes.fixes import (
 )
 from hitproof.vllm_integration.fixes.suites import Suites, compared, outcomes, pinned, suites
 from hitproof.vllm_integration.fixes.trees import apply, linked
-from hitproof.vllm_integration.fixes.verifying import Verified, near, of_report, pairs, verify
+from hitproof.vllm_integration.fixes.verifying import (
+    Verified,
+    near,
+    of_report,
+    pairs,
+    patched,
+    verify,
+)
 from hitproof.vllm_integration.gate.obligations import tasks
+from hitproof.vllm_integration.gate.replay import run_mixed
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import EVERYTHING, Wanted
 from hitproof.vllm_integration.reports.fixes import print_remaining, shown, upstream
 from hitproof.vllm_integration.survey.faults import load as load_faults
 from hitproof.vllm_integration.survey.survey import read as read_survey
+from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import limits, release
 from hitproof.vllm_integration.tests.reports import (
     changed_policy,
@@ -414,6 +431,49 @@ def code(text: str) -> str:
     return ast.dump(tree)
 
 
+def stored_by(num_tokens: int) -> SchedulerHistory:
+    """A prompt of steps of 9 tokens whose last block another request hits in the Mooncake store."""
+    parts = {"a": num_tokens, "b": num_tokens + 5, "c": num_tokens + 7}
+    deployment = Deployment(
+        groups=(Group(kind=GroupKind.FULL_ATTENTION, block_size=4, eagle=True),),
+        num_gpu_blocks=60,
+        max_model_len=32,
+        max_num_batched_tokens=9,
+        speculative_method="mtp",
+        num_speculative_tokens=3,
+        num_mtp_modules=3,
+        connector=Connector(store=True),
+    )
+    requests = {
+        name: Arrival(
+            prompt=tuple(range(1, length + 1)),
+            output=(30, 31, 32),
+            after=before,
+            arrives=3,
+            after_reset=bool(before),
+        )
+        for (name, length), before in zip(parts.items(), (None, "a", "b"), strict=True)
+    }
+    return SchedulerHistory(deployment, requests)
+
+
+def replayed(*some: Fix) -> list[set[Signature]]:
+    """What shows where a store saves a prompt of one step, and of two."""
+    with patched(release(RELEASE), some) as tree:
+        target = Target("a tree", tree, RELEASE, inferred="its fixes")
+        played = [stored_by(8), stored_by(16)]
+        reports = run_mixed(target, played, limits(300.0))
+        return [{found.signature for found in report.findings} for report in reports]
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.release
+def test_the_mooncake_store_waits_until_draft_entries_are_settled() -> None:
+    assert all(replayed(ONE))
+    assert not any(replayed(*named([181])))
+
+
 def shown_of(verified: Verified) -> tuple[object, ...]:
     """What a check finds; without a hunk that passes an argument on, nothing may run at all."""
     found = {each.signature for each in (*verified.new, *verified.grown)}
@@ -441,7 +501,8 @@ def test_no_hunk_does_nothing(fix: Fix, number: int, tree: Path, tmp_path: Path)
     with_it, without = ([code((root / path).read_text()) for path in own] for root in (tree, other))
     if with_it == without:
         return  # it is a comment, or a test
-    if verified_now(fewer, wanted=near([fix])).verdict is Verdict.CONFORMS:
+    near_it = verified_now(fewer, wanted=near([fix]))
+    if near_it.verdict is Verdict.CONFORMS and replayed(fewer) == replayed(fix):
         assert shown_of(verified_now(fewer)) != shown_of(verified_now(fix))
 
 
