@@ -1,9 +1,9 @@
 """The record renewed by histories alone, after a change of them or of what judges them.
 
-``python -m hitproof.vllm_integration.survey.renewal [RELEASE...]`` plays the histories of the
-ledger and of the usual profiles on surveyed releases, the newest first, and replaces what the
-survey and the footprints have of histories. What checks have found stays as it is. A finding that
-no fault of BUGS explains is printed and left out.
+``python -m hitproof.vllm_integration.survey.renewal [RELEASE...]`` plays on surveyed releases, the
+newest first, the histories of the usual profiles and of the ledger that are judged there, and
+replaces what the survey and the footprints have of histories. What checks have found stays as it
+is. A finding that no fault of BUGS explains is printed and left out.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hitproof.conformance.findings.footprints import Footprint, name_of, place_of
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
-from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.histories.plays import Origin
 from hitproof.conformance.ledger import records
 from hitproof.conformance.ledger.ledger import Entry, load
 from hitproof.conformance.ledger.records import Record
@@ -39,7 +39,8 @@ from hitproof.vllm_integration.verdict import Verdict
 def renewed(kept: Release, of_checks: Record, entries: Sequence[Entry]) -> tuple[Release, Record]:
     """What is on record of a release, with its histories played anew.
 
-    ``of_checks`` is what is on record of it, whose histories are replaced.
+    ``of_checks`` is what is on record of it, whose histories are replaced; ``entries`` are those
+    that are judged on it.
     """
     version = kept.version
     run = Run(resolve(version), Profile.DEFAULT, entries, Limits(timeout=300.0))
@@ -71,7 +72,7 @@ def renewed(kept: Release, of_checks: Record, entries: Sequence[Entry]) -> tuple
         print(f"{version}: new: {name_of(signature)}")
     there.sort(key=lambda each: SEVERITY.index(each.signature.divergence))
     release = replace(kept, sightings=tuple(there), judged_by=this_state())
-    own = {place_of(each) for each in _own(version, entries, granularity, record)}
+    own = {place_of(each) for each in histories(Profile.DEFAULT, entries, granularity, record)}
     return replace(release, checked=_checked(release, record, entries, own)), record
 
 
@@ -99,14 +100,6 @@ def _is_play(place: str) -> bool:
     return place.startswith(tuple(f"{origin} history " for origin in Origin))
 
 
-def _own(
-    version: str, entries: Sequence[Entry], granularity: str, record: Record
-) -> Sequence[Play]:
-    """The histories that `check` plays on a release."""
-    speaking = [entry for entry in entries if entry.is_judged_on(version)]
-    return histories(Profile.DEFAULT, speaking, granularity, record)
-
-
 def _checked(release: Release, record: Record, entries: Sequence[Entry], own: Set[str]) -> Checked:
     """What `check` says of a release by its record."""
     applicable = {e.signature for e in entries if e.applies_to(release.version)}
@@ -129,7 +122,8 @@ def main(names: Sequence[str]) -> None:
     """Renew the record of some releases, of all by default."""
     for name in names or [each.version for each in reversed(read())]:
         kept = next(each for each in read() if each.version == name)
-        release, record = renewed(kept, records.read(LEDGER)[name], load(LEDGER))
+        entries = [entry for entry in load(LEDGER) if entry.is_judged_on(name)]
+        release, record = renewed(kept, records.read(LEDGER)[name], entries)
         releases = [release if each.version == name else each for each in read()]
         SURVEY.write_text(json.dumps(to_json(releases), indent=2) + "\n", encoding="utf-8")
         records.write(LEDGER, record)
