@@ -431,37 +431,41 @@ def code(text: str) -> str:
     return ast.dump(tree)
 
 
-def stored_by(num_tokens: int) -> SchedulerHistory:
-    """A prompt of steps of 9 tokens whose last block another request hits in the Mooncake store."""
-    parts = {"a": num_tokens, "b": num_tokens + 5, "c": num_tokens + 7}
+def stored_by(num_tokens: int, *, umbp: bool) -> SchedulerHistory:
+    """A prompt of steps of 9 tokens whose last block another request hits in a store."""
+    names = ("a", "b", "c")
+    lengths = dict(zip(names, (num_tokens, num_tokens + 9, num_tokens + 11), strict=True))
+    # UMBP saves a block anew unless another request of the step saves it.
+    before = dict(zip(names, (None, None if umbp else "a", "b"), strict=True))
     deployment = Deployment(
         groups=(Group(kind=GroupKind.FULL_ATTENTION, block_size=4, eagle=True),),
         num_gpu_blocks=60,
         max_model_len=32,
-        max_num_batched_tokens=9,
+        max_num_batched_tokens=64,
+        long_prefill_token_threshold=9,
         speculative_method="mtp",
         num_speculative_tokens=3,
         num_mtp_modules=3,
-        connector=Connector(store=True),
+        connector=Connector(store=True, umbp=umbp),
     )
     requests = {
         name: Arrival(
             prompt=tuple(range(1, length + 1)),
-            output=(30, 31, 32),
-            after=before,
-            arrives=3,
-            after_reset=bool(before),
+            output=tuple(range(length + 1, length + 4)),
+            after=before[name],
+            arrives=3 if before[name] else 0,
+            after_reset=bool(before[name]),
         )
-        for (name, length), before in zip(parts.items(), (None, "a", "b"), strict=True)
+        for name, length in lengths.items()
     }
     return SchedulerHistory(deployment, requests)
 
 
 def replayed(*some: Fix) -> list[set[Signature]]:
-    """What shows where a store saves a prompt of one step, and of two."""
+    """What shows where each store saves a prompt of one step, and of two."""
     with patched(release(RELEASE), some) as tree:
         target = Target("a tree", tree, RELEASE, inferred="its fixes")
-        played = [stored_by(8), stored_by(16)]
+        played = [stored_by(n, umbp=umbp) for umbp in (False, True) for n in (8, 16)]
         reports = run_mixed(target, played, limits(300.0))
         return [{found.signature for found in report.findings} for report in reports]
 
@@ -469,7 +473,7 @@ def replayed(*some: Fix) -> list[set[Signature]]:
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.release
-def test_the_mooncake_store_waits_until_draft_entries_are_settled() -> None:
+def test_stores_wait_until_draft_entries_are_settled() -> None:
     assert all(replayed(ONE))
     assert not any(replayed(*named([181])))
 
