@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
@@ -232,7 +232,11 @@ def read(path: Path = SURVEY) -> list[Release]:
     try:
         return _RELEASES.validate_json(path.read_bytes())
     except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = repr(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            reason = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
         raise LedgerError(
-            f"the survey {path} cannot be read ({error!r}); make it with "
+            f"the survey {path} cannot be read ({reason}); make it with "
             "hitproof survey --format json"
         ) from error
