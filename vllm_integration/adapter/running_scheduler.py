@@ -34,9 +34,10 @@ from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.chunks import RunningChunks
 from hitproof.vllm_integration.adapter.host_pool import INDEXER, RunningHostPool
 from hitproof.vllm_integration.adapter.inspection import attribute, call, must, parameters_of
+from hitproof.vllm_integration.adapter.leftovers import leftovers
 from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.mooncake import RunningStore
-from hitproof.vllm_integration.adapter.several import RunningSeveral, leftovers
+from hitproof.vllm_integration.adapter.several import RunningSeveral
 from hitproof.vllm_integration.adapter.states import RunningStates, has_kernels
 from hitproof.vllm_integration.adapter.transfers import (
     RunningConnector,

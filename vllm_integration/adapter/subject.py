@@ -36,7 +36,7 @@ from hitproof.spec.releases.policies import (
 )
 from hitproof.spec.retention import SPARSE_KINDS, falls_on_boundaries
 from hitproof.vllm_integration.adapter.blocks import BlockHashes, VllmPool, VllmPools
-from hitproof.vllm_integration.adapter.computing import Computing, Producer, ends_of
+from hitproof.vllm_integration.adapter.computing import Computing, ends_of
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS, VllmConnectorLookup
 from hitproof.vllm_integration.adapter.history import History
 from hitproof.vllm_integration.adapter.inspection import (
@@ -56,6 +56,7 @@ from hitproof.vllm_integration.adapter.offloading import (
     offloading_class,
 )
 from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
+from hitproof.vllm_integration.adapter.producer import Producer
 from hitproof.vllm_integration.adapter.reads import Reads
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.adapter.tiers import (
