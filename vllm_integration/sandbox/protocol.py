@@ -86,7 +86,7 @@ from typing import Any
 OURS = "hitproof"
 """Our package, which the worker sees."""
 _JUDGING = ("spec", "reference", "proofs", "conformance", "vllm_integration")
-_TEXTS = (".py", ".toml", ".jinja")
+_TEXTS = (".py", ".toml", ".jinja", ".jsonl")
 
 
 class Failure(StrEnum):
@@ -103,7 +103,7 @@ class Failure(StrEnum):
 
 
 def digest(home: Path) -> str:
-    """The digest of the code and tables that judge, in a checkout; without tests."""
+    """The digest of the code, tables and series that judge, in a checkout; without tests."""
     result = sha256()
     for package in _JUDGING:
         for file in sorted((home / package).rglob("*")):

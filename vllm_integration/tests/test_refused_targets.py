@@ -100,7 +100,10 @@ def test_installed_means_the_interpreters_own_vllm(tmp_path: Path, judge: Judge)
     assert (code, report["verdict"]) == (0, "conforms"), report
 
 
-@pytest.mark.parametrize("changed", ["spec/hits.py", "conformance/scope/limits.toml"])
+@pytest.mark.parametrize(
+    "changed",
+    ["spec/hits.py", "conformance/scope/limits.toml", "conformance/histories/series/edges.jsonl"],
+)
 def test_the_digest_is_of_all_that_judges(changed: str, tmp_path: Path) -> None:
     """Also in a checkout below a folder named tests."""
     home = tmp_path / "tests" / "hitproof"
