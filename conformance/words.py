@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sized
 
+from pydantic import ValidationError
+
 from hitproof.spec.groups import Group
 
 
@@ -24,3 +26,9 @@ def in_blocks(number: int) -> str:
 def kinds_of(groups: Iterable[Group]) -> str:
     """The kinds of some groups, each once, in whatever order the groups are."""
     return " + ".join(sorted({group.kind for group in groups}))
+
+
+def first_of(error: ValidationError, whole: str) -> str:
+    """The first thing that is wrong, after its place; ``whole`` is what all of it is called."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"

@@ -25,7 +25,7 @@ from hitproof.conformance.findings.evidence import (
 )
 from hitproof.conformance.scope.configurations import Configuration, LookedUp
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.words import in_tokens
+from hitproof.conformance.words import first_of, in_tokens
 from hitproof.spec.connector import is_fully_loaded, may_diverge
 from hitproof.spec.hits import in_required_run, required_run
 from hitproof.spec.mask import in_mask, next_boundary
@@ -107,11 +107,9 @@ def choose(text: str | bytes, where: str, number: int | None) -> ToldFinding:
     try:
         return ToldFinding.model_validate(found[number - 1])
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the top"
         raise ExplanationError(
             f"{where} has no finding as `hitproof check --format json` prints it "
-            f"({place}: {first['msg']})"
+            f"({first_of(error, 'the top')})"
         ) from None
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.simulation.generators import GENERATORS
 from hitproof.conformance.simulation.workload import WorkloadError
+from hitproof.conformance.words import first_of
 from hitproof.spec.groups import ConfigurationError
 from hitproof.vllm_integration.campaign.jobs import Job, Result
 from hitproof.vllm_integration.campaign.plans import (
@@ -70,9 +71,8 @@ def prepare(words: Sequence[str], given: Given, announce: Callable[[str], None])
             f"{words[0]} cannot be read ({error.strerror}); name a sweep file"
         ) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise CampaignError(f"{words[0]}: {place}: {first['msg']}; correct it") from error
+        reason = first_of(error, "the file")
+        raise CampaignError(f"{words[0]}: {reason}; correct it") from error
     for name, known in (("workload", GENERATORS), ("model", _MODELS)):
         if unknown := set(getattr(sweep, name)) - set(known):
             raise CampaignError(

@@ -13,6 +13,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import LedgerError, load
+from hitproof.conformance.words import first_of
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.gate.gate import check
 from hitproof.vllm_integration.gate.report import Report
@@ -232,11 +233,8 @@ def read(path: Path = SURVEY) -> list[Release]:
     try:
         return _RELEASES.validate_json(path.read_bytes())
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = repr(error)
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            reason = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+        # What is not as it should be has a sentence for each field.
+        one = first_of(error, "the file") if isinstance(error, ValidationError) else repr(error)
         raise LedgerError(
-            f"the survey {path} cannot be read ({reason}); make it with "
-            "hitproof survey --format json"
+            f"the survey {path} cannot be read ({one}); make it with hitproof survey --format json"
         ) from error
