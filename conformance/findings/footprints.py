@@ -111,6 +111,11 @@ def play_at(place: str) -> Play | None:
     return None
 
 
+def is_history(place: str) -> bool:
+    """Whether a place is a history."""
+    return any(place.startswith(f"{origin} history ") for origin in Origin)
+
+
 def name_of(signature: Signature) -> str:
     """The name of a signature: all that makes it up, in a line."""
     whose = f"{signature.kind}{_WITH_EAGLE if signature.eagle else ''}"

@@ -173,6 +173,8 @@ class Offloading(ConnectorTransfers):
             before.update(keys)
 
     def _offered_later(self, call: PoolCall) -> Iterator[Violation]:
+        if not call.request:  # before 0.22 a call does not say for which request it is
+            return
         groups = self._engine.groups
         # A tier may leave out blocks of a draft head while drafts can be rejected.
         kept = [each.kind is GroupKind.FULL_ATTENTION and not each.eagle for each in groups]

@@ -291,14 +291,17 @@ def test_a_chunk_is_offered_once(
 
 
 @pytest.mark.parametrize(
-    ("again", "whole", "wrong"), [([4, 8], False, 0), ([8], False, 1), ([8], True, 0)]
+    ("again", "whole", "request_id", "wrong"),
+    [([4, 8], False, "a", 0), ([8], False, "a", 1), ([8], True, "a", 0), ([8], False, "", 0)],
 )
-def test_what_had_no_room_is_offered_again(again: list[int], whole: bool, wrong: int) -> None:
+def test_what_had_no_room_is_offered_again(
+    again: list[int], whole: bool, request_id: str, wrong: int
+) -> None:
     _, offloading = running(Connector(offloads=9, chunk=1))
     found: list[str] = []
     for ends, is_whole in (([4], True), (again, whole)):
         keys = tuple((0, PREFIXES.name("a", end)) for end in ends)
-        calls = (PoolCall("prepare_store", keys, "a", taken=None),)
+        calls = (PoolCall("prepare_store", keys, request_id, taken=None),)
         computed = Scheduled("a", 0, 9, 0, ((1, 2, 3),), is_whole, first=False)
         plan = Plan((computed,), transfers=Transfers({}, {}, pool=calls))
         judged = offloading.start(plan, Touched(), frozenset(), frozenset(), lambda _: 9)
