@@ -215,7 +215,8 @@ def compared(
     for play in dict.fromkeys((*of_base, *of_head)):
         if play.of_scheduler:
             continue
-        runs = _runs(of_base.get(play), of_head.get(play), both, result, _both_play)
+        sides = of_base.get(play), of_head.get(play)
+        runs = _runs(*sides, both, result, lambda each: each.run, _both_play)
         if runs is None:
             continue
         comparison = compare(*runs)
@@ -254,26 +255,28 @@ def _runs(
     head: Played | None,
     both: Both | None,
     result: HistoriesCompared,
+    of: Callable[[Played], _Run | None],
     again: Callable[[Both, Play, _Run], tuple[_Run, _Run]],
 ) -> tuple[_Run, _Run] | None:
     """The runs of one history, if they can be compared; else ``result`` says why not.
 
-    ``again`` plays a history of which the targets have different forms as both can play it.
+    ``of`` has the run of what was played. ``again`` plays a history of which the targets have
+    different forms as both can play it.
     """
     if base is None or head is None:
         result.uncompared[ON_ONE_ONLY] += 1
         return None
-    one, other = base.run or base.schedule, head.run or head.schedule
+    one, other = of(base), of(head)
     if one is None or other is None:
         result.uncompared["histories that could not be judged on both"] += 1
         return None
     if one.history == other.history:
-        return one, other  # type: ignore[return-value]
+        return one, other
     if both is None:
         result.uncompared["histories that the two releases play in different forms"] += 1
         return None
     try:
-        runs = again(both, base.play, other)  # type: ignore[arg-type]
+        runs = again(both, base.play, other)
     except WorkerGone as gone:
         result.uncompared[f"histories in a form that both can play: {gone}"] += 1
         return None
@@ -350,7 +353,8 @@ def compare_schedulers(
         {each.play: each for each in side if each.play.of_scheduler} for side in (base, head)
     )
     for play in dict.fromkeys((*of_base, *of_head)):
-        runs = _runs(of_base.get(play), of_head.get(play), both, result, _both_schedule)
+        sides = of_base.get(play), of_head.get(play)
+        runs = _runs(*sides, both, result, lambda each: each.schedule, _both_schedule)
         if runs is None:
             continue
         result.schedulers += 1
