@@ -21,7 +21,9 @@ from hitproof.vllm_integration.commands.doctor import doctor
 from hitproof.vllm_integration.commands.engine import engine
 from hitproof.vllm_integration.commands.explain import explain
 from hitproof.vllm_integration.commands.fixes import app as fixes
-from hitproof.vllm_integration.commands.ledgers import footprints, init, init_ledger
+from hitproof.vllm_integration.commands.footprints import footprints
+from hitproof.vllm_integration.commands.init import init
+from hitproof.vllm_integration.commands.init_ledger import init_ledger
 from hitproof.vllm_integration.commands.lockstep import lockstep
 from hitproof.vllm_integration.commands.options import EXIT_CODES, spread
 from hitproof.vllm_integration.commands.policies import policies

@@ -11,7 +11,7 @@ import typer
 
 from hitproof.conformance.ledger.ledger import Judgement, accepted_reads, load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER
-from hitproof.vllm_integration.commands.ledgers import baseline_of, remedy_for
+from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
 from hitproof.vllm_integration.commands.options import Classes
 from hitproof.vllm_integration.commands.outputs import Outputs
 from hitproof.vllm_integration.commands.running import (

@@ -7,7 +7,7 @@ import typer
 
 from hitproof.conformance.ledger import records
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
-from hitproof.vllm_integration.commands.ledgers import record_of
+from hitproof.vllm_integration.commands.footprints import record_of
 from hitproof.vllm_integration.commands.options import Format
 from hitproof.vllm_integration.commands.running import (
     announce,

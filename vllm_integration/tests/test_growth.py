@@ -13,7 +13,7 @@ from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, judge
 from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.vllm_integration.commands import ledgers as footprints
+from hitproof.vllm_integration.commands import footprints
 from hitproof.vllm_integration.gate.gate import opened
 from hitproof.vllm_integration.gate.growth import held_start_ups
 from hitproof.vllm_integration.gate.obligations import Played, histories, of_entries

@@ -47,7 +47,7 @@ def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
             speaking = [e for e in run.entries if e.applies_to(report.target.version)]
             return replace(report, judgement=judge(report.judgement.new, speaking))
 
-        for command in ("check", "ledgers"):
+        for command in ("check", "init", "init_ledger"):
             monkeypatch.setattr(
                 f"hitproof.vllm_integration.commands.{command}.resolve",
                 lambda *_, **__: report.target,
@@ -175,7 +175,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_init_sets_a_checkout_up(
     behaves: Any, empty: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hitproof.vllm_integration.commands.ledgers.LEDGER", empty)
+    monkeypatch.setattr("hitproof.vllm_integration.commands.init.LEDGER", empty)
     report = diverging()
     target = replace(report.target, version="0.33.0", inferred="its git tags")
     behaves(replace(report, target=target))
@@ -205,7 +205,7 @@ def test_init_sets_a_checkout_up(
 def test_init_writes_policies_down_that_a_ledger_cannot_adopt(
     behaves: Any, empty: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hitproof.vllm_integration.commands.ledgers.LEDGER", empty)
+    monkeypatch.setattr("hitproof.vllm_integration.commands.init.LEDGER", empty)
     (change,) = changed_policy().policy_changes
     behaves(changed_policy())
     code, said = run("init")
@@ -218,7 +218,7 @@ def test_init_writes_policies_down_that_a_ledger_cannot_adopt(
 def test_init_says_what_no_ledger_can_adopt(
     behaves: Any, empty: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hitproof.vllm_integration.commands.ledgers.LEDGER", empty)
+    monkeypatch.setattr("hitproof.vllm_integration.commands.init.LEDGER", empty)
     behaves(inconclusive())
     code, said = run("init")
     assert code == int(Verdict.INCONCLUSIVE)
