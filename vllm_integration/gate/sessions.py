@@ -119,13 +119,13 @@ class Session:
         asked = {
             "name": name,
             "seconds": min(seconds_for(name), self._timeout / _PROOFS),
-            "proved": sorted(proved.digests),
+            "proved": proved.of(name),
         }
         try:
             answer = self.ask(op="unbounded", **asked)
         except WorkerGone as gone:
             return Unbounded(name, Status.INCONCLUSIVE, str(gone))
-        proved.digests.update(answer["proved"])
+        proved.add(name, answer["proved"])
         return Unbounded.from_answer(name, answer)
 
     def settle(self, task: Task, keep_facts: bool) -> Outcome:
