@@ -35,8 +35,8 @@ from typing import Any, NoReturn
 _LIKE = "0.33.0"
 _BESIDE = ("pytest",)
 """What runs in a target's process beside the target."""
-_SAME = ("PYTHONHASHSEED", "PYTHONUSERBASE")
-"""Variables that an interpreter reads when it starts."""
+_SAME = {"PYTHONHASHSEED": "0", "PYTHONUSERBASE": os.path.expanduser("~/.local")}
+"""Variables that an interpreter reads when it starts, as targets have them."""
 _MOST_DESCRIPTORS = 250
 
 _CLIENT = """\
@@ -98,9 +98,7 @@ class Program(StrEnum):
 def start(directory: Path, program: Program, python: str) -> "subprocess.Popen[bytes]":
     """Start a server under ``python``; its client is ``directory/python``."""
     client = directory / "python"
-    same = {name: os.environ.get(name, "") for name in _SAME}
-    same["PYTHONUSERBASE"] = os.path.expanduser("~/.local")
-    text = _CLIENT.format(python=python, same=same, address=str(directory / "socket"))
+    text = _CLIENT.format(python=python, same=_SAME, address=str(directory / "socket"))
     client.write_text(text)
     client.chmod(0o755)
     return subprocess.Popen(
@@ -108,7 +106,7 @@ def start(directory: Path, program: Program, python: str) -> "subprocess.Popen[b
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"},
+        env=os.environ | _SAME | {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"},
     )
 
 
