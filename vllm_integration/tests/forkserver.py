@@ -220,8 +220,7 @@ def _import_beside_a_release() -> None:
     for name in listed.partition("MODULES")[2].split():
         with contextlib.suppress(Exception):  # some are importable from their package only
             importlib.import_module(name)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "hitproof"]:
-        del sys.modules[name]
+    importlib.import_module("hitproof.vllm_integration.worker.main")
 
 
 _PRELOAD = {Program.COMMAND: _import_command, Program.RELEASE: _import_beside_a_release}
