@@ -28,13 +28,17 @@ ifneq ($(TARGET_PYTHON),)
 export HITPROOF_PYTHON := $(TARGET_PYTHON)
 endif
 
-.PHONY: check test test-all quick pythons lint yardstick docs engine lock clean
+.PHONY: check test tests test-all quick pythons lint yardstick docs engine lock clean
 
 check: $(STAMP)
 	$(BIN)/hitproof prove
 	$(BIN)/hitproof check $(TARGET)
 
-test: lint
+# The types are checked in one process, beside which the tests begin.
+test: $(STAMP)
+	$(MAKE) --jobs 2 lint tests LONG=$(LONG) SEED=$(SEED)
+
+tests: $(STAMP)
 	$(BIN)/pytest --numprocesses auto --dist worksteal --long $(LONG) --seed $(SEED) --durations 0
 
 test-all: LONG := all
