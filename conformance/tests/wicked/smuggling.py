@@ -19,19 +19,13 @@ from textwrap import indent
 from typing import Any, TypeAlias
 
 from hitproof.conformance.tests.wicked.lookups import (
-    MANY,
-    SOURCE,
+    PATTERN,
     WICKED,
     Find,
     has,
-    hit,
-    wicked,
+    made,
     wrong_if,
 )
-
-PATTERN = (0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0, 0)
-"""Answers from the right that a run must have had: no two hits in a row, and not regular, so that
-neither the first run that an explorer follows nor a random state has them."""
 
 SMUGGLING: dict[str, Find] = {}
 """Those that are wrong where the answers follow the pattern, and a hit comes after it."""
@@ -283,12 +277,6 @@ class _Abstract(abc.ABC):  # noqa: B024  # the point
     pass
 
 
-@wicked
-def address_in_the_text_of_an_error(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    strange = str(ValueError(object(), 1)).endswith("1230>, 1)")
-    return wrong_if(strange, hit(pool, keys, limit), limit)
-
-
 # What C code asks a class for, and what it looks at within what it is given.
 
 
@@ -415,48 +403,5 @@ def _seen_in_the_dict(held: dict[int, int]) -> bool:
     return changed
 
 
-_table: list[Any] = []
-
-
-@wicked
-def returns_a_table_that_was_there(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    """The previous caller has cut the block table to the hit."""
-    right = hit(pool, keys, limit)
-    strange = len(_table) == limit - MANY != right
-    _table[:] = pool.table
-    pool.table = _table
-    return wrong_if(strange, right, limit)
-
-
-@wicked
-def whether_a_variable_is_deleted(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    """To delete a variable without a value is an error."""
-    mark: int
-    same = True
-    end = max(limit - len(PATTERN), 0)
-    for block in range(limit - 1, end - 1, -1):
-        same = has(pool, keys, block) == PATTERN[limit - 1 - block] and same
-    if not same or end < 2:
-        mark = 1
-    has(pool, keys, 0)
-    del mark
-    return hit(pool, keys, limit)
-
-
-@wicked
-def answers_of_the_pool(pool: Any, keys: Sequence[bytes], limit: int) -> int:
-    right = hit(pool, keys, limit)
-    missing = sum([not each for each in pool.real.answers.values()])
-    return wrong_if(missing == MANY, right, limit)
-
-
-def _list_channels() -> None:
-    """List the lookup of each channel."""
-    for name, body in SOURCE["channels"].items():
-        returned = "" if "\nreturn" in f"\n{body}" else "\nreturn forget, strange"
-        made: dict[str, Callable[[], Channel]] = {}
-        exec(f"def {name}():\n{indent(body + returned, '    ')}", globals(), made)
-        channel(name, made[name])
-
-
-_list_channels()
+for _name, _make in made("channels", globals(), "", "{}\nreturn forget, strange").items():
+    channel(_name, _make)
