@@ -25,7 +25,7 @@ from hitproof.vllm_integration.commands.footprints import footprints
 from hitproof.vllm_integration.commands.init import init
 from hitproof.vllm_integration.commands.init_ledger import init_ledger
 from hitproof.vllm_integration.commands.lockstep import lockstep
-from hitproof.vllm_integration.commands.options import EXIT_CODES, spread
+from hitproof.vllm_integration.commands.options import EXIT_CODES
 from hitproof.vllm_integration.commands.policies import policies
 from hitproof.vllm_integration.commands.prove import prove
 from hitproof.vllm_integration.commands.replay import replay
@@ -62,13 +62,13 @@ for command in (
     branches,
     campaign,
 ):
-    app.command(cls=ConfiguredCommand, epilog=EXIT_CODES)(spread(command))
+    app.command(cls=ConfiguredCommand, epilog=EXIT_CODES)(command)
 # What it does not know are vLLM's own arguments.
 app.command(
     cls=ConfiguredCommand,
     epilog=EXIT_CODES,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(spread(doctor))
+)(doctor)
 app.add_typer(fixes)
 
 

@@ -1,1 +1,1 @@
-"""The commands of ``hitproof``, one a module; what they share is in `options` and `running`."""
+"""The commands of ``hitproof``, one a module; `frame`, `options` and `running` are shared."""

@@ -1,11 +1,15 @@
 """``hitproof configs``."""
 
-from hitproof.vllm_integration.commands.options import Format
-from hitproof.vllm_integration.commands.running import show, wanted_profile
+from functools import partial
+
+from hitproof.vllm_integration.commands.frame import Answer, command
+from hitproof.vllm_integration.commands.options import Scope
 from hitproof.vllm_integration.reports.configs import configs_json, print_configs
+from hitproof.vllm_integration.verdict import Verdict
 
 
-def configs(quick: bool = False, thorough: bool = False, output: Format = Format.TEXT) -> None:
+@command()
+def configs(scope: Scope) -> Answer:
     """List what `check` covers: the groups and layouts it generates, and those of real models."""
-    profile = wanted_profile(quick, thorough, output)
-    show(output, lambda: configs_json(profile), lambda console: print_configs(profile, console))
+    shown = partial(print_configs, scope.profile), partial(configs_json, scope.profile)
+    return Answer(Verdict.CONFORMS, *shown)

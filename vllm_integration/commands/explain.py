@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -25,8 +26,7 @@ from hitproof.conformance.scope.models import MODELS
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, whole_blocks
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import POLICIES
-from hitproof.vllm_integration.commands.options import Format
-from hitproof.vllm_integration.commands.running import fail, failures, show
+from hitproof.vllm_integration.commands.frame import Answer, command, write_text
 from hitproof.vllm_integration.gate.policies import expected_value
 from hitproof.vllm_integration.reports.codes import code_json, codes_json, print_code, print_codes
 from hitproof.vllm_integration.reports.explain import (
@@ -44,6 +44,7 @@ _DENSE = "dense"
 _NEWEST = LookaheadHorizon(POLICIES["lookahead_horizon"].eras[-1].value)
 
 
+@command(ConfigurationError, UnknownCode)
 def explain(
     finding: str | None = None,
     groups: list[str] | None = None,
@@ -58,47 +59,41 @@ def explain(
     number: int | None = None,
     svg: Path | None = None,
     codes: bool = False,
-    output: Format = Format.TEXT,
-) -> None:
+) -> Answer:
     """Show which blocks a hit needs, which are registered, and why; or explain a finding or a code.
 
     The alignment is the least common multiple of the groups' block sizes. No vLLM is needed.
     """
-    try:
-        asked = groups, preset, cached, tokens, hit, svg, release
-        configured = eagle or retention != _DENSE or horizon is not _NEWEST or any(asked)
-        if codes:
-            if configured or finding is not None or number is not None:
-                raise ExplanationError("--codes lists all codes; give it alone")
-            show(output, codes_json, print_codes)
-            return
-        if finding is not None:
-            if configured:
-                raise ExplanationError(
-                    "a finding has a configuration of its own; give FINDING alone, or leave it out"
-                )
-            if is_code(finding):
-                if number is not None:
-                    raise ExplanationError("--number chooses a finding of a report, not of a code")
-                _explain_code(finding, output)
-                return
-            story = tell(choose(*_read(finding), number))
-            show(output, lambda: story_json(story), lambda console: print_story(story, console))
-            return
-        if number is not None:
-            raise ExplanationError("--number chooses a finding of a report; give FINDING, too")
-        horizon = _horizon(release, horizon)
-        layout = _layout(groups or [], preset, eagle)
-        explanation = _explanation(layout, tokens, hit, cached, _interval(retention), horizon)
-        if svg is not None:
-            _write(svg, explanation_svg(explanation))
-    except ConfigurationError as error:
-        fail(Verdict.USAGE, str(error), output)
-    show(
-        output,
-        lambda: explanation_json(explanation),
-        lambda console: print_explanation(explanation, console),
-    )
+    asked = groups, preset, cached, tokens, hit, svg, release
+    configured = eagle or retention != _DENSE or horizon is not _NEWEST or any(asked)
+    if codes:
+        if configured or finding is not None or number is not None:
+            raise ExplanationError("--codes lists all codes; give it alone")
+        return Answer(Verdict.CONFORMS, print_codes, codes_json)
+    if finding is not None:
+        if configured:
+            raise ExplanationError(
+                "a finding has a configuration of its own; give FINDING alone, or leave it out"
+            )
+        if is_code(finding):
+            if number is not None:
+                raise ExplanationError("--number chooses a finding of a report, not of a code")
+            code = named(finding)
+            example = example_of(code, survey.read(), faults.load())
+            shown = partial(print_code, code, example), partial(code_json, code, example)
+            return Answer(Verdict.CONFORMS, *shown)
+        story = tell(choose(*_read(finding), number))
+        return Answer(Verdict.CONFORMS, partial(print_story, story), partial(story_json, story))
+    if number is not None:
+        raise ExplanationError("--number chooses a finding of a report; give FINDING, too")
+    horizon = _horizon(release, horizon)
+    layout = _layout(groups or [], preset, eagle)
+    told = _explanation(layout, tokens, hit, cached, _interval(retention), horizon)
+    if svg is not None:
+        where = "; name a file in a directory that is there"
+        write_text(svg, explanation_svg(told), where)
+    shown = partial(print_explanation, told), partial(explanation_json, told)
+    return Answer(Verdict.CONFORMS, *shown)
 
 
 def is_code(finding: str) -> bool:
@@ -106,20 +101,6 @@ def is_code(finding: str) -> bool:
     if finding in list(Code):
         return True
     return bool(re.fullmatch(r"[A-Za-z]+(-[A-Za-z]+)+", finding)) and not Path(finding).exists()
-
-
-def _explain_code(name: str, output: Format) -> None:
-    with failures(output):
-        try:
-            code = named(name)
-        except UnknownCode as error:
-            fail(Verdict.USAGE, str(error), output)
-        example = example_of(code, survey.read(), faults.load())
-        show(
-            output,
-            lambda: code_json(code, example),
-            lambda console: print_code(code, example, console),
-        )
 
 
 def _explanation(
@@ -273,13 +254,3 @@ def _read(finding: str) -> tuple[bytes, str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ExplanationError(f"{finding} cannot be read ({reason}); name a file") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ExplanationError(
-            f"{path} cannot be written ({reason}); name a file in a directory that is there"
-        ) from None

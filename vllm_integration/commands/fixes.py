@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,16 +11,9 @@ import typer
 from hitproof.conformance.picking import picked
 from hitproof.vllm_integration.bundled import SURVEY
 from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
-from hitproof.vllm_integration.commands.options import EXIT_CODES, Format, spread
-from hitproof.vllm_integration.commands.running import (
-    announce,
-    as_document,
-    failures,
-    progress,
-    show,
-    show_document,
-    wanted_profile,
-)
+from hitproof.vllm_integration.commands.frame import Answer, Outputs, command
+from hitproof.vllm_integration.commands.options import EXIT_CODES, QuickOnly
+from hitproof.vllm_integration.commands.running import progress, resolve
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, named
 from hitproof.vllm_integration.fixes.suites import suites
 from hitproof.vllm_integration.fixes.trees import apply as apply_fixes
@@ -33,7 +25,7 @@ from hitproof.vllm_integration.reports import fixes as rendering
 from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.survey.survey import read as read_survey
 from hitproof.vllm_integration.targets.commits import CommitError
-from hitproof.vllm_integration.targets.resolving import held_as, resolve
+from hitproof.vllm_integration.targets.resolving import held_as
 from hitproof.vllm_integration.targets.target import INSTALLED
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -46,87 +38,79 @@ app = typer.Typer(
 )
 
 
-FixFormat = StrEnum("FixFormat", "TEXT UPSTREAM PATCH JSON")
-"""How a fix is printed."""
-
-
 @app.command("list", cls=ConfiguredCommand, epilog=EXIT_CODES)
-@spread
-def list_fixes(output: Format = Format.TEXT) -> None:
+@command(FixError, CommitError)
+def list_fixes() -> Answer:
     """List the fixes: the fault, what the patch does, and how many codes it removes."""
-    with failures(output, FixError, CommitError):
-        fixes = named(())
-    show(
-        output,
+    fixes = named(())
+    return Answer(
+        Verdict.CONFORMS,
+        partial(rendering.print_list, fixes),
         lambda: [rendering.fix_json(fix) for fix in fixes],
-        lambda console: rendering.print_list(fixes, console),
     )
 
 
 @app.command("show", cls=ConfiguredCommand, epilog=EXIT_CODES)
-@spread
-def show_fix(number: int, output: FixFormat = FixFormat.TEXT) -> None:
+@command(FixError, CommitError, formats="TEXT UPSTREAM PATCH JSON")
+def show_fix(number: int) -> Answer:
     """Show a fix: the fault, its impact, the change, its cost, a test, and the patch."""
-    with failures(output, FixError, CommitError):
-        (fix,) = named([number])
-        releases = read_survey(SURVEY)
-    documents = {
-        "json": lambda: as_document(rendering.fix_json(fix)),
-        "patch": lambda: fix.patch,
-        "upstream": lambda: rendering.upstream(fix, releases),
-    }
-    text = rendering.shown(fix)
-    show_document(
-        output, documents, lambda console: console.print(text, markup=False, soft_wrap=True)
+    (fix,) = named([number])
+    text, releases = rendering.shown(fix), read_survey(SURVEY)
+    return Answer(
+        Verdict.CONFORMS,
+        lambda console: console.print(text, markup=False, soft_wrap=True),
+        partial(rendering.fix_json, fix),
+        {"patch": lambda: fix.patch, "upstream": lambda: rendering.upstream(fix, releases)},
     )
 
 
 @app.command("apply", cls=ConfiguredCommand, epilog=EXIT_CODES)
-@spread
+@command(FixError, CommitError, formats="")
 def apply(
     target: Annotated[str, {"release": RELEASE}],
     numbers: list[int] | None = None,
     to: Path | None = None,
     release: str | None = None,
-) -> None:
+) -> Answer:
     """Apply fixes to a tree of vLLM: all of those that are named, or none."""
-    with failures(Format.TEXT, FixError, CommitError):
-        fixes = named(numbers or ())
-        if to is None and not Path(target).is_dir():
-            raise FixError(
-                f"{target} is not a directory; name a checkout, or apply the fixes to a copy "
-                "with --to"
-            )
-        if target == INSTALLED:
-            raise FixError("the installed vLLM is not copied; name a release or a checkout")
-        # A directory is meant, whatever else has its name.
-        resolved = resolve(
-            str(Path(target).absolute()) if to is None else target, announce=announce
+    fixes = named(numbers or ())
+    if to is None and not Path(target).is_dir():
+        raise FixError(
+            f"{target} is not a directory; name a checkout, or apply the fixes to a copy with --to"
         )
-        tree = held_as(resolved, release)
-        assert tree.root is not None
-        root = tree.root
-        if to is not None:
-            copied(root, to)
-            root = to.absolute()
-        else:
-            original = resolve(RELEASE, announce=announce).root
-            assert original is not None
-            require_clean(tree, original, fixes)
-        apply_fixes(root, fixes)
+    if target == INSTALLED:
+        raise FixError("the installed vLLM is not copied; name a release or a checkout")
+    # A directory is meant, whatever else has its name.
+    tree = held_as(resolve(str(Path(target).absolute()) if to is None else target), release)
+    root = tree.root
+    assert root is not None
+    if to is not None:
+        copied(root, to)
+        root = to.absolute()
+    else:
+        require_clean(tree, _original(), fixes)
+    apply_fixes(root, fixes)
     typer.echo(f"{root} has {name_of(fixes)}")
+    return Answer(Verdict.CONFORMS)
+
+
+def _original() -> Path:
+    """The tree of the release that is fixed."""
+    root = resolve(RELEASE).root
+    assert root is not None
+    return root
 
 
 @app.command("verify", cls=ConfiguredCommand, epilog=EXIT_CODES)
-@spread
+@command(FixError, CommitError)
 def verify(
+    scope: QuickOnly,
+    limits: Limits,
+    outputs: Outputs,
     numbers: list[int] | None = None,
     together: bool = False,
     fully: bool = False,
-    quick: bool = False,
-    output: Format = Format.TEXT,
-    limits: Limits = Limits(),
-) -> None:
+) -> Answer:
     """Check that each fix removes its fault and adds nothing, alone and all together.
 
     Alone, and beside each that changes the same function, a fix is checked in the configurations
@@ -136,62 +120,49 @@ def verify(
     The exit code is 0 if so, 1 if a divergence of the fault is left or another one is new, and 3
     if something could not be judged.
     """
-    profile, verified = wanted_profile(quick, False, output), list[Verified]()
-    with failures(output, FixError, CommitError):
-        fixes = named(numbers or ())
-        original = resolve(RELEASE, announce=announce).root
-        assert original is not None
-        fewer: list[tuple[Fix, ...]] = []
-        if not together and len(fixes) > 1:
-            fewer = [*((fix,) for fix in fixes), *pairs(original, fixes)]
+    verified, profile, fixes = list[Verified](), scope.profile, named(numbers or ())
+    original = _original()
+    fewer: list[tuple[Fix, ...]] = []
+    if not together and len(fixes) > 1:
+        fewer = [*((fix,) for fix in fixes), *pairs(original, fixes)]
 
-        def alone(some: tuple[Fix, ...]) -> Verified:
-            wanted, one = EVERYTHING if fully else near(some), replace(limits, jobs=1)
-            return verify_fixes(original, some, profile, one, lambda *_: None, wanted)
+    def alone(some: tuple[Fix, ...]) -> Verified:
+        wanted, one = EVERYTHING if fully else near(some), replace(limits, jobs=1)
+        return verify_fixes(original, some, profile, one, lambda *_: None, wanted)
 
-        def tell(each: Verified) -> None:
-            verified.append(each)
-            if output is Format.TEXT:
-                show(output, list, partial(rendering.print_verified, each))
+    def tell(each: Verified) -> None:
+        verified.append(each)
+        outputs.tell(partial(rendering.print_verified, each))
 
-        what = f"judging vLLM {RELEASE} with one fix or two that change the same function"
-        with progress(what) as done, ThreadPoolExecutor(limits.jobs) as pool:
-            for each in pool.map(alone, fewer):
-                tell(each)
-                done(len(verified), len(fewer))
-        with progress(f"judging vLLM {RELEASE} with {name_of(fixes)}") as done:
-            tell(verify_fixes(original, fixes, profile, limits, done))
-    show(
-        output,
-        lambda: rendering.verified_json(verified),
-        lambda console: rendering.print_remaining(verified[-1], console),
-    )
+    what = f"judging vLLM {RELEASE} with one fix or two that change the same function"
+    with progress(what) as done, ThreadPoolExecutor(limits.jobs) as pool:
+        for each in pool.map(alone, fewer):
+            tell(each)
+            done(len(verified), len(fewer))
+    with progress(f"judging vLLM {RELEASE} with {name_of(fixes)}") as done:
+        tell(verify_fixes(original, fixes, profile, limits, done))
     verdicts = {each.verdict for each in verified}
     worst = [Verdict.DIVERGES, Verdict.INCONCLUSIVE, Verdict.CONFORMS]
-    raise typer.Exit(int(next(each for each in worst if each in verdicts)))
+    return Answer(
+        next(each for each in worst if each in verdicts),
+        partial(rendering.print_remaining, verified[-1]),
+        partial(rendering.verified_json, verified),
+    )
 
 
 @app.command("tests", cls=ConfiguredCommand, epilog=EXIT_CODES)
-@spread
-def run_tests(
-    numbers: list[int] | None = None,
-    output: Format = Format.TEXT,
-    limits: Limits = Limits(),
-) -> None:
+@command(FixError, CommitError)
+def run_tests(limits: Limits, numbers: list[int] | None = None) -> Answer:
     """Run vLLM's own tests of caches, schedulers and connectors without the fixes and with them.
 
     Lists those that pass without and fail with them. The exit code is 0 if these are the tests of
     which the fixes say that they expect a fault, 1 if not, and 3 if no test passes without them.
     """
-    with failures(output, FixError, CommitError):
-        fixes = named(numbers or ())
-        original = resolve(RELEASE, announce=announce).root
-        assert original is not None
-        with progress(f"running the tests of vLLM {RELEASE}") as done:
-            found = suites(original, fixes, limits, done)
-    show(
-        output,
+    fixes = named(numbers or ())
+    with progress(f"running the tests of vLLM {RELEASE}") as done:
+        found = suites(_original(), fixes, limits, done)
+    return Answer(
+        found.verdict,
+        partial(rendering.print_suites, found),
         lambda: picked(found, "passed", "failing", "unmet", verdict="verdict.label"),
-        lambda console: rendering.print_suites(found, console),
     )
-    raise typer.Exit(int(found.verdict))

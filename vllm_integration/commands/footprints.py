@@ -11,22 +11,22 @@ from hitproof.conformance.ledger.records import UNRELEASED, Record, choose, read
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.commands.options import Format
-from hitproof.vllm_integration.commands.running import announce, failures, progress
+from hitproof.vllm_integration.commands.frame import Answer, command
+from hitproof.vllm_integration.commands.running import progress, resolve
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.sandbox.driver import Limits
-from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
 _USUAL = (Profile.QUICK, Profile.DEFAULT)
 
 
+@command(formats="")
 def footprints(
-    targets: list[str], thorough: bool = False, ledger: Path = LEDGER, limits: Limits = Limits()
-) -> None:
+    targets: list[str], limits: Limits, thorough: bool = False, ledger: Path = LEDGER
+) -> Answer:
     """Record how far a target's divergences reach, so that `hitproof check` notices growth.
 
     For each diverging configuration and history the record has the number of diverging cases and a
@@ -34,23 +34,19 @@ def footprints(
     beside the ledger and replaces the release's earlier one. Review the difference before you
     commit it.
     """
-    incomplete = False
-    with failures(Format.TEXT):
-        entries = load(ledger)
-        for name in targets:
-            target = resolve(name, announce=announce)
-            speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
-            run = Run(target, Profile.DEFAULT, speaking, limits)
-            record, unsettled = recorded(run, [*_USUAL, *[Profile.THOROUGH] * thorough])
-            path = write(ledger, record)
-            places = count(
-                {place for each in record.footprints.values() for place in each}, "place"
-            )
-            signatures = count(record.footprints, "signature")
-            typer.echo(f"{path} has {signatures} of {record.name} in {places}")
-            _say_left_out(unsettled)
-            incomplete = incomplete or bool(unsettled)
-    raise typer.Exit(int(Verdict.INCONCLUSIVE if incomplete else Verdict.CONFORMS))
+    left_out, entries = list[str](), load(ledger)
+    for name in targets:
+        target = resolve(name)
+        speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
+        run = Run(target, Profile.DEFAULT, speaking, limits)
+        record, unsettled = recorded(run, [*_USUAL, *[Profile.THOROUGH] * thorough])
+        path = write(ledger, record)
+        places = count({place for each in record.footprints.values() for place in each}, "place")
+        signatures = count(record.footprints, "signature")
+        typer.echo(f"{path} has {signatures} of {record.name} in {places}")
+        _say_left_out(unsettled)
+        left_out += unsettled
+    return Answer(Verdict.INCONCLUSIVE if left_out else Verdict.CONFORMS)
 
 
 def recorded(run: Run, profiles: Sequence[Profile]) -> tuple[Record, list[str]]:
@@ -105,7 +101,7 @@ def baseline_of(run: Run, baseline: str | None, ledger: Path) -> Record | None:
     if baseline in records and run.profile in records[baseline].profiles and not run.policies:
         return records[baseline]
     speaking = [entry for entry in run.entries if entry.is_judged_on(run.target.version)]
-    of_it = replace(run, target=resolve(baseline, announce=announce), entries=speaking)
+    of_it = replace(run, target=resolve(baseline), entries=speaking)
     record, unsettled = recorded(of_it, [run.profile])
     for reason in unsettled:  # what diverges there counts as grown
         typer.echo(f"hitproof: the baseline {baseline} is not judged in full: {reason}", err=True)

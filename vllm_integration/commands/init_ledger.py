@@ -21,14 +21,14 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.footprints import name_of, recorded
-from hitproof.vllm_integration.commands.options import Classes, Format
-from hitproof.vllm_integration.commands.running import announce, fail, failures, progress
+from hitproof.vllm_integration.commands.frame import Answer, command, write_text
+from hitproof.vllm_integration.commands.options import Classes, QuickOnly, Refusal, Scope
+from hitproof.vllm_integration.commands.running import progress, resolve
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.sandbox.driver import Limits
-from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -36,15 +36,16 @@ _MOST_CHECKS = 4
 """Checks until the ledger stays the same: entries name what is checked, and may show each other."""
 
 
+@command(formats="")
 def init_ledger(
     target: str,
+    scope: QuickOnly,
+    limits: Limits,
+    classes: Classes,
     output: Path = Path("hitproof-ledger.toml"),
-    quick: bool = False,
     ledger: Path = LEDGER,
-    limits: Limits = Limits(),
     policy: list[str] | None = None,
-    classes: Classes = Classes(),
-) -> None:
+) -> Answer:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
 
     It has an entry for each new divergence, whose reason you fill in, and the entries of --ledger
@@ -52,30 +53,30 @@ def init_ledger(
     changes and inconclusive checks cannot be put into a ledger; with them the exit code is that of
     `hitproof check`. Footprints are recorded beside the ledger, as by `hitproof footprints`.
     """
-    with failures(Format.TEXT):
-        policies = chosen_values(policy or [])
-        if output.exists() or not output.absolute().parent.is_dir():
-            where = "exists already" if output.exists() else "is in a directory that does not exist"
-            fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
-        accepted = all_accepted_reads(ledger)
-        resolved = classes.of(resolve(target, announce=announce))
-        run = Run(
-            resolved,
-            Profile.QUICK if quick else Profile.DEFAULT,
-            load(ledger),
-            limits,
-            policies,
-            accepted_reads=accepted_reads(ledger, resolved.version),
-        )
-        adoption = adopt(run)
-        write_new(output, to_toml(adoption.entries, comment(resolved), accepted))
-        write(output, adoption.record)
+    policies = chosen_values(policy or [])
+    if output.exists() or not output.absolute().parent.is_dir():
+        where = "exists already" if output.exists() else "is in a directory that does not exist"
+        raise Refusal(f"{output} {where}; name another file with --output")
+    accepted = all_accepted_reads(ledger)
+    adoption = adopt(run_on(classes.of(resolve(target)), ledger, scope, limits, policies))
+    told = comment(adoption.report.target)
+    write_new(output, to_toml(adoption.entries, told, accepted))
+    write(output, adoption.record)
     line = f"{output} has {count(adoption.entries, 'entry', 'entries')}{adoption.remaining}"
     for standing in adoption.report.policy_changes:
         change = f"{standing.policy.name}={standing.actual}"
         line += f"; a ledger cannot adopt a policy change; check with --policy '{change}'"
     typer.echo(line)
-    raise typer.Exit(int(adoption.verdict_with({})))
+    return Answer(adoption.verdict_with({}))
+
+
+def run_on(
+    target: Target, ledger: Path, scope: Scope, limits: Limits, policies: Mapping[str, str]
+) -> Run:
+    """The run of a target that is to be adopted, beside what a ledger has."""
+    accepted = accepted_reads(ledger, target.version)
+    entries = load(ledger)
+    return Run(target, scope.profile, entries, limits, policies, accepted_reads=accepted)
 
 
 @dataclass(frozen=True)
@@ -152,12 +153,5 @@ def comment(target: Target) -> str:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet; end with a sentence where that cannot be done."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        fail(Verdict.USAGE, f"{path} exists already; name another file", Format.TEXT)
-    except OSError as error:
-        sentence = f"{path} cannot be written ({error.strerror}); name another file with --output"
-        fail(Verdict.USAGE, sentence, Format.TEXT)
+    """Write a file that is not there yet. Raises `Refusal`."""
+    write_text(path, text, "; name another file with --output", "x")

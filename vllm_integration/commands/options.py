@@ -1,19 +1,19 @@
-"""Arguments and options of commands as Typer takes them; their words are in ``options.toml``."""
+"""Arguments and options of commands; their words are in ``options.toml``."""
 
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import StrEnum
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.resolving import held_as
 from hitproof.vllm_integration.targets.target import Target, TargetError, check_aliases
+from hitproof.vllm_integration.verdict import Verdict
 
 EXIT_CODES = """\
 Exit codes: 0 conforms (known divergences of the ledger excepted), or nothing new in a restricted
@@ -23,8 +23,28 @@ inconclusive: a timeout, a limit, a claim that could not be checked; 4 internal 
 hitproof."""
 
 
-Format = StrEnum("Format", "TEXT JSON")
-"""How results are printed."""
+class Refusal(Exception):
+    """A command cannot do its work; the message is one sentence that names the remedy."""
+
+    def __init__(self, sentence: str, verdict: Verdict = Verdict.USAGE) -> None:
+        super().__init__(sentence)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much is covered."""
+
+    quick: bool = False
+    thorough: bool = False
+
+    @property
+    def profile(self) -> Profile:
+        """The profile that the options ask for. Raises `Refusal`."""
+        if self.quick and self.thorough:
+            raise Refusal("--quick and --thorough exclude each other; leave one out")
+        profile = Profile.QUICK if self.quick else Profile.DEFAULT
+        return Profile.THOROUGH if self.thorough else profile
 
 
 @dataclass(frozen=True)
@@ -69,49 +89,26 @@ class Without:
 
 
 OneWorker = Annotated[Limits, Without(("jobs",))]
+QuickOnly = Annotated[Scope, Without(("thorough",))]
 TOLD = tomllib.loads((Path(__file__).parent / "options.toml").read_text(encoding="utf-8"))
 
 
-def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer takes it, its arguments and options as ``options.toml`` has them.
+def options_of(parameter: Parameter, group: Any) -> Iterator[Parameter]:
+    """The options of a group, a parameter each."""
+    left_out = {n for w in getattr(parameter.annotation, "__metadata__", ()) for n in w.names}
+    types = get_type_hints(type(group), include_extras=True)
+    for each in fields(group):
+        if each.name not in left_out:
+            default, annotation = getattr(group, each.name), types[each.name]
+            yield parameter.replace(name=each.name, default=default, annotation=annotation)
 
-    A parameter whose default is a dataclass is a group, with an option for each attribute. The
-    metadata of a parameter has the strings that its help asks for, and what else Typer is told.
+
+def declared(command: str, parameter: Parameter) -> Parameter:
+    """The parameter with its argument or option, the command's own or the one that is shared.
+
+    The metadata of a parameter has the strings that its help asks for, and what else Typer is told.
     """
-    parameters: list[Parameter] = []
-    groups: dict[str, dict[str, Any]] = {}
-    for each in signature(command, eval_str=True).parameters.values():
-        if not is_dataclass(each.default):
-            parameters.append(_declared(command.__name__, each))
-            continue
-        left_out = {n for w in getattr(each.annotation, "__metadata__", ()) for n in w.names}
-        types = get_type_hints(type(each.default))
-        groups[each.name] = {
-            one.name: getattr(each.default, one.name)
-            for one in fields(each.default)
-            if one.name not in left_out
-        }
-        for name, default in groups[each.name].items():
-            one = each.replace(name=name, default=default, annotation=types[name])
-            parameters.append(_declared(command.__name__, one))
-
-    @wraps(command)
-    def called(**given: Any) -> None:
-        for name, options in groups.items():
-            default = signature(command).parameters[name].default
-            given[name] = replace(default, **{option: given.pop(option) for option in options})
-        command(**given)
-
-    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {each.name: each.annotation for each in parameters}
-    return called
-
-
-def _declared(command: str, parameter: Parameter) -> Parameter:
-    """The parameter with its argument or option, the command's own or the one that is shared."""
     name, default = parameter.name, parameter.default
-    if parameter.annotation is typer.Context:
-        return parameter
     told = dict(TOLD.get(command, {}).get(name) or TOLD["shared"][name])
     for more in getattr(parameter.annotation, "__metadata__", ()):
         told["help"] = told["help"].format(**more)
@@ -119,8 +116,9 @@ def _declared(command: str, parameter: Parameter) -> Parameter:
     if default is None or "[default:" in told["help"]:
         told.setdefault("show_default", False)
     if told.pop("argument", False):
-        declared = typer.Argument(**told)
+        option = typer.Argument(**told)
     else:
         flags = told.pop("flags", [f"--{name.replace('_', '-')}"])
-        declared = typer.Option(*flags, **told)
-    return parameter.replace(annotation=Annotated[parameter.annotation, declared])
+        option = typer.Option(*flags, **told)
+    kind = Parameter.KEYWORD_ONLY
+    return parameter.replace(annotation=Annotated[parameter.annotation, option], kind=kind)

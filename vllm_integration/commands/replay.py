@@ -1,21 +1,19 @@
 """``hitproof replay``."""
 
-import json
-import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from hitproof.conformance.histories.json_format import read_lines, schema
 from hitproof.conformance.histories.schema import History, HistoryError
 from hitproof.conformance.histories.workload_json import read_any
-from hitproof.vllm_integration.commands.options import Classes, Format, OneWorker
-from hitproof.vllm_integration.commands.outputs import Outputs
-from hitproof.vllm_integration.commands.running import announce, fail, failures, show
+from hitproof.vllm_integration.commands.frame import Answer, Outputs, command
+from hitproof.vllm_integration.commands.options import Classes, OneWorker, Refusal
+from hitproof.vllm_integration.commands.running import resolve
 from hitproof.vllm_integration.gate.policies import chosen_values
-from hitproof.vllm_integration.gate.replay import run, run_mixed, worst
+from hitproof.vllm_integration.gate.replay import ReplayReport, Replays, run, run_mixed
 from hitproof.vllm_integration.reports.html.pages import replay_page
 from hitproof.vllm_integration.reports.replay import (
     Report,
@@ -25,81 +23,58 @@ from hitproof.vllm_integration.reports.replay import (
     report_json,
 )
 from hitproof.vllm_integration.sandbox.driver import Limits
-from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.verdict import Verdict
 
 
-def _print_schema(context: typer.Context, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
-        typer.echo(json.dumps(schema(), indent=2))
-        raise typer.Exit
-
-
+@command(HistoryError, page=True, schema=schema)
 def replay(
-    context: typer.Context,
     history: Path,
     target: str,
-    output: Format = Format.TEXT,
+    classes: Classes,
+    outputs: Outputs,
     limits: OneWorker = Limits(timeout=120.0),
     policy: list[str] | None = None,
-    classes: Classes = Classes(),
     verbose: bool = False,
     trace: bool = False,
     numeric: bool = False,
-    html: Path | None = None,
-    print_schema: Annotated[bool, {"callback": _print_schema}] = False,
-) -> None:
+) -> Answer:
     """Play a history on vLLM's real manager and judge every step by the spec.
 
     Every finding counts: there is no ledger. The verdict on several histories is the worst one.
     A history of kind "scheduler" is played on vLLM's real scheduler.
     """
-    del print_schema
-    started = time.monotonic()
-    outputs = Outputs(context, output, html)
-    with failures(output, HistoryError):
-        policies = chosen_values(policy or [], for_histories=True)
-        where = "standard input" if str(history) == "-" else str(history)
-        try:
-            text = typer.get_binary_stream("stdin").read() if where != str(history) else None
-            text = history.read_bytes() if text is None else text
-            several = history.suffix == ".jsonl"
-            histories = read_lines(text, where, read_any) if several else [read_any(text, where)]
-        except OSError as error:
-            sentence = f"{where} cannot be read ({error.strerror}); name another file"
-            fail(Verdict.USAGE, sentence, output)
-        resolved = classes.of(resolve(target, announce=announce))
-        of_managers = [each for each in histories if isinstance(each, History)]
-        if len(of_managers) < len(histories) and (trace or numeric or html is not None):
-            sentence = f"{where} has a history of a scheduler, which has no trace, no page and no "
-            sentence += "numbers; leave out --trace, --report and --numeric"
-            fail(Verdict.USAGE, sentence, output)
-        reports: list[Report] = []
-        if len(of_managers) < len(histories):
-            reports += run_mixed(resolved, histories, limits, policies)
-        else:
-            of_these = run(
-                resolved,
-                of_managers,
-                limits,
-                policies,
-                trace=trace or html is not None,
-                numeric=numeric,
-            )
-            outputs.write_page(lambda command: replay_page(of_these, command))
-            reports += [each if trace else replace(each, trace=None) for each in of_these]
-    seconds = time.monotonic() - started
-    if several:
-        show(
-            output,
-            lambda: replays_json(reports, seconds),
-            lambda console: print_replays(reports, console, verbose, seconds),
+    policies = chosen_values(policy or [], for_histories=True)
+    where = "standard input" if str(history) == "-" else str(history)
+    several, paged = history.suffix == ".jsonl", outputs.directory is not None
+    try:
+        text = typer.get_binary_stream("stdin").read() if where != str(history) else None
+        text = history.read_bytes() if text is None else text
+        histories = read_lines(text, where, read_any) if several else [read_any(text, where)]
+    except OSError as error:
+        raise Refusal(f"{where} cannot be read ({error.strerror}); name another file") from None
+    resolved = classes.of(resolve(target))
+    of_managers = [each for each in histories if isinstance(each, History)]
+    reports: list[Report] = []
+    of_these: list[ReplayReport] = []
+    if len(of_managers) == len(histories):
+        asked = {"trace": trace or paged, "numeric": numeric}
+        of_these = run(resolved, of_managers, limits, policies, **asked)
+        reports += [each if trace else replace(each, trace=None) for each in of_these]
+    elif trace or numeric or paged:
+        raise Refusal(
+            f"{where} has a history of a scheduler, which has no trace, no page and no numbers; "
+            "leave out --trace, --report and --numeric"
         )
     else:
-        reports[0].seconds = seconds
-        show(
-            output,
-            lambda: report_json(reports[0]),
-            lambda console: print_report(reports[0], console, verbose),
+        reports += run_mixed(resolved, histories, limits, policies)
+    page, whole = partial(replay_page, of_these), Replays(reports)
+    if several:
+        return Answer(
+            whole.verdict,
+            lambda console: print_replays(reports, console, verbose, whole.seconds),
+            lambda: replays_json(reports, whole.seconds),
+            page=page,
+            of=whole,
         )
-    raise typer.Exit(int(worst(reports)))
+    (report,) = reports
+    shown = partial(print_report, report, verbose=verbose), partial(report_json, report)
+    return Answer(report.verdict, *shown, page=page, of=report)

@@ -1,90 +1,26 @@
-"""What commands share around their work: progress, output, and failures in one sentence."""
+"""What commands share around their work: targets, and progress."""
 
-import json
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from enum import StrEnum
-from typing import Any, NoReturn
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
-from hitproof.conformance.ledger.ledger import LedgerError
-from hitproof.conformance.scope.profiles import Profile
-from hitproof.conformance.subject.failures import InternalError
-from hitproof.proofs.errors import ReplayError, SecondSolverError
-from hitproof.vllm_integration.gate.policies import CannotProbe, UnknownPolicy
-from hitproof.vllm_integration.gate.selection import NothingSelected
-from hitproof.vllm_integration.reports.ci import github, junit, sarif
-from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, InternalFailure, WorkerGone
-from hitproof.vllm_integration.targets.target import TargetError
-from hitproof.vllm_integration.verdict import Verdict
-
-
-def as_document(data: Any) -> str:
-    """JSON as it is printed."""
-    return json.dumps(data, indent=2) + "\n"
-
-
-def _refusal_json(verdict: Verdict, sentence: str) -> str:
-    name = verdict.label
-    return json.dumps({"verdict": name, "exit_code": int(verdict), "error": sentence}) + "\n"
-
-
-_REFUSALS: Mapping[str, Callable[[Verdict, str], str]] = {
-    "json": _refusal_json,
-    "github": github.refusal,
-    "sarif": lambda verdict, sentence: as_document(sarif.refusal(verdict, sentence)),
-    "junit": junit.refusal,
-}
-"""What programs read, by the name of the format, where there is no result."""
-
-
-_USAGE: tuple[type[Exception], ...] = (
-    *(TargetError, LedgerError, EnvironmentFailure, UnknownPolicy, NothingSelected),
-)
-
-
-@contextmanager
-def failures(output: StrEnum, *usage: type[Exception]) -> Iterator[None]:
-    """End with one sentence and the exit code where the body cannot do its work.
-
-    ``usage`` are exceptions of the command's own whose message names the remedy.
-    """
-    try:
-        yield
-    except _USAGE + usage as error:
-        fail(Verdict.USAGE, str(error), output)
-    except (CannotProbe, WorkerGone) as error:
-        fail(Verdict.INCONCLUSIVE, f"the target's policies cannot be determined: {error}", output)
-    except (InternalFailure, InternalError, ReplayError, SecondSolverError) as error:
-        fail(Verdict.INTERNAL, f"defect in hitproof, please report it: {error}", output)
-
-
-def fail(verdict: Verdict, sentence: str, output: StrEnum) -> NoReturn:
-    """End with one sentence and an exit code."""
-    if output in _REFUSALS:
-        typer.echo(_REFUSALS[output](verdict, sentence), nl=False)
-    typer.echo(f"hitproof: {sentence}", err=True)
-    raise typer.Exit(int(verdict))
-
-
-def wanted_profile(quick: bool, thorough: bool, output: StrEnum) -> Profile:
-    """The profile that the options ask for."""
-    if quick and thorough:
-        fail(Verdict.USAGE, "--quick and --thorough exclude each other; leave one out", output)
-    return Profile.QUICK if quick else Profile.THOROUGH if thorough else Profile.DEFAULT
+from hitproof.vllm_integration.targets import resolving
+from hitproof.vllm_integration.targets.target import Target
 
 
 def announce(text: str) -> None:
     """Say on the side what takes long."""
     Console(stderr=True, highlight=False).print(text, style="dim")
+
+
+def resolve(name: str) -> Target:
+    """The target of that name; says what takes long. Raises `TargetError`."""
+    return resolving.resolve(name, announce=announce)
 
 
 _LINE_SECONDS = 60
@@ -189,37 +125,3 @@ def _bar(console: Console | None, clock: Callable[[], float]) -> Progress:
         get_time=clock,
         speed_estimate_period=600,  # jobs can take minutes
     )
-
-
-def show(output: StrEnum, as_json: Callable[[], Any], as_text: Callable[[Console], None]) -> None:
-    """Print a result as JSON or text; see `show_document`."""
-    show_document(output, {"json": lambda: as_document(as_json())}, as_text)
-
-
-def show_document(
-    output: StrEnum, documents: Mapping[str, Callable[[], str]], as_text: Callable[[Console], None]
-) -> None:
-    """Print a result as far as the reader wants it; the exit code stays the verdict's.
-
-    ``documents`` makes the document of each format but text.
-    """
-    try:
-        if output in documents:
-            typer.echo(documents[output](), nl=False)
-        else:
-            as_text(_stdout())
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class _Output(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to `show`: Rich would exit with 1, which says *diverges*."""
-        raise BrokenPipeError
-
-
-def _stdout() -> Console:
-    """A console as wide as the terminal; lines in a pipe are not broken."""
-    piped: dict[str, Any] = {} if sys.stdout.isatty() else {"width": 200, "soft_wrap": True}
-    return _Output(highlight=False, **piped)

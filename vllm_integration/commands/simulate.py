@@ -1,11 +1,8 @@
 """``hitproof simulate``."""
 
-import json
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
@@ -21,9 +18,10 @@ from hitproof.conformance.simulation.workload import (
     write_workload,
 )
 from hitproof.spec.groups import ConfigurationError
-from hitproof.vllm_integration.commands.options import OneWorker
-from hitproof.vllm_integration.commands.outputs import Outputs
-from hitproof.vllm_integration.commands.running import announce, as_document, fail, failures, phases
+from hitproof.vllm_integration.commands.doctor import NEWEST
+from hitproof.vllm_integration.commands.frame import Answer, command, write_text
+from hitproof.vllm_integration.commands.options import OneWorker, Refusal
+from hitproof.vllm_integration.commands.running import phases, resolve
 from hitproof.vllm_integration.gate import simulate as gate
 from hitproof.vllm_integration.gate.doctor import (
     ModelError,
@@ -39,27 +37,20 @@ from hitproof.vllm_integration.reports.simulate import (
     simulated_json,
 )
 from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
-from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
 
-_NEWEST = "0.33.0"
 _NAMES = ", ".join(model.name for model in MODELS)
 
 
-SimulateFormat = StrEnum("SimulateFormat", "TEXT JSON CSV HTML")
-"""How the answer is printed."""
-
-
-def _print_schema(context: typer.Context, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
-        typer.echo(json.dumps(schema(), indent=2))
-        raise typer.Exit
-
-
+@command(
+    *(WorkloadError, HistoryError, ConfigurationError, ModelError),
+    formats="TEXT JSON CSV HTML",
+    page=True,
+    schema=schema,
+)
 def simulate(
-    context: typer.Context,
     workload: Annotated[str, {"generators": ", ".join(GENERATORS)}],
-    target: Annotated[list[str] | None, {"newest": _NEWEST}] = None,
+    target: Annotated[list[str] | None, {"newest": NEWEST}] = None,
     reference: bool = False,
     model: Annotated[str, {"names": _NAMES, "models": ", ".join(bundled_models())}] = MODELS[
         0
@@ -77,74 +68,64 @@ def simulate(
     kv_transfer_config: str | None = None,
     speculative_config: Annotated[str | None, {"drafts": " and ".join(bundled_drafts())}] = None,
     write: Path | None = None,
-    html: Path | None = None,
-    output: SimulateFormat = SimulateFormat.TEXT,
     limits: OneWorker = Limits(timeout=120.0),
-    print_schema: Annotated[bool, {"callback": _print_schema}] = False,
-) -> None:
+) -> Answer:
     """Compare the hits of a workload on releases' real managers and on the reference.
 
     Reports the prompt tokens hit, what an unbounded cache and optimal eviction would hit, and why
     the rest is lost. The exit code is 0 unless a target fails.
     """
-    del print_schema
-    outputs = Outputs(context, output, html)
-    with failures(output, WorkloadError, HistoryError, ConfigurationError, ModelError):
-        try:
-            played, engine = _read(workload, requests, tokens, seed)
-            if write is not None:
-                _write(write, write_workload(played), output)
-            options = {
-                "--kv-offloading-size": kv_offloading_size,
-                "--kv-transfer-config": kv_transfer_config,
-                "--speculative-config": speculative_config,
-                "--max-num-batched-tokens": str(chunk),
-                "--num-gpu-blocks-override": None if blocks is None else str(blocks),
-            }
-            names = _targets(target, reference)
-            if kv_offloading_size or kv_transfer_config or speculative_config:
-                if reference or eagle or retention or max_num_seqs > 1 or engine is not None:
-                    raise WorkloadError(_ALONE)
-                words = [word for pair in options.items() if pair[1] for word in pair if word]
-                asked = gate.TierDeployment(
-                    read_model(model), with_paths(words), None if blocks else pool_requests
-                )
-                with phases() as progress:
-                    found = gate.simulate_tier(
-                        played,
-                        asked,
-                        [resolve(each, announce=announce) for each in names],
-                        limits,
-                        progress,
-                    )
-            else:
-                name = workload if engine is not None else model
-                engine = engine or gate.engine_of(
-                    _layout(model),
+    played, engine = _read(workload, requests, tokens, seed)
+    if write is not None:
+        write_text(write, write_workload(played), "; name another file with --write")
+    names = list(dict.fromkeys(target)) if target else [] if reference else [NEWEST]
+    connected = {
+        "--kv-offloading-size": kv_offloading_size,
+        "--kv-transfer-config": kv_transfer_config,
+        "--speculative-config": speculative_config,
+    }
+    try:
+        if any(connected.values()):
+            if reference or eagle or retention or max_num_seqs > 1 or engine is not None:
+                raise WorkloadError(_ALONE)
+            options = connected | {"--max-num-batched-tokens": str(chunk)}
+            options |= {"--num-gpu-blocks-override": str(blocks)} if blocks is not None else {}
+            words = [word for pair in options.items() if pair[1] for word in pair if word]
+            asked = gate.TierDeployment(
+                read_model(model), with_paths(words), None if blocks else pool_requests
+            )
+            with phases() as progress:
+                targets = [resolve(each) for each in names]
+                found = gate.simulate_tier(played, asked, targets, limits, progress)
+        else:
+            name = workload if engine is not None else model
+            engine = engine or gate.engine_of(
+                _layout(model),
+                played,
+                eagle=eagle,
+                chunk=chunk,
+                blocks=blocks,
+                pool_requests=pool_requests,
+            )
+            with phases() as progress:
+                found = gate.simulate(
                     played,
-                    eagle=eagle,
-                    chunk=chunk,
-                    blocks=blocks,
-                    pool_requests=pool_requests,
+                    gate.Deployment(engine, _intervals(retention, engine), max_num_seqs, name),
+                    [resolve(each) for each in names],
+                    limits,
+                    reference=reference,
+                    progress=progress,
                 )
-                with phases() as progress:
-                    found = gate.simulate(
-                        played,
-                        gate.Deployment(engine, _intervals(retention, engine), max_num_seqs, name),
-                        [resolve(each, announce=announce) for each in names],
-                        limits,
-                        reference=reference,
-                        progress=progress,
-                    )
-        except WorkerGone as gone:
-            fail(Verdict.INCONCLUSIVE, f"the target cannot be started: {gone}", output)
-    outputs.show(
-        {"json": lambda: as_document(simulated_json(found)), "csv": lambda: simulated_csv(found)},
-        lambda console: print_simulated(found, console),
-        lambda command: simulate_page(found, command),
+    except WorkerGone as gone:
+        raise Refusal(f"the target cannot be started: {gone}", Verdict.INCONCLUSIVE) from None
+    failed = any(run.failed for run in found.runs) or all(run.cannot for run in found.runs)
+    return Answer(
+        Verdict.INCONCLUSIVE if failed else Verdict.CONFORMS,
+        partial(print_simulated, found),
+        partial(simulated_json, found),
+        {"csv": partial(simulated_csv, found)},
+        partial(simulate_page, found),
     )
-    if any(run.failed for run in found.runs) or all(run.cannot for run in found.runs):
-        raise typer.Exit(int(Verdict.INCONCLUSIVE))
 
 
 _ALONE = (
@@ -159,10 +140,6 @@ def _layout(name: str) -> Model:
     if found is None:
         raise WorkloadError(f"there is no model {name}; name one of {_NAMES}")
     return found
-
-
-def _targets(target: list[str] | None, reference: bool) -> list[str]:
-    return list(dict.fromkeys(target)) if target else [] if reference else [_NEWEST]
 
 
 def _intervals(texts: list[str] | None, engine: EngineConfiguration) -> tuple[int | None, ...]:
@@ -199,11 +176,3 @@ def _read(
         history = read(text, name)
         return of_history(history), history.engine
     return read_workload(text, name), None
-
-
-def _write(path: Path, text: str, output: SimulateFormat) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        sentence = f"{path} cannot be written ({error.strerror}); name another file with --write"
-        fail(Verdict.USAGE, sentence, output)

@@ -204,3 +204,16 @@ def worst(reports: Sequence[ReplayReport | SchedulerReport]) -> Verdict:
     verdicts = {report.verdict for report in reports}
     order = Verdict.DIVERGES, Verdict.INCONCLUSIVE, Verdict.CONFORMS
     return next(verdict for verdict in order if verdict in verdicts)
+
+
+@dataclass
+class Replays:
+    """What became of several histories; ``seconds`` are of all, filled in by the caller."""
+
+    reports: Sequence[ReplayReport | SchedulerReport]
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst one."""
+        return worst(self.reports)
