@@ -2,21 +2,34 @@
 
 Both are executed on the same symbols, from loop to loop in turn: where both have come to a loop,
 one iteration of each stands for all, and the invariants say what their states have in common. No
-spec is involved. Each execution has a thread of its own, since it waits in the middle of a
+spec is involved. Functions that both call need not be executed: both must call them in the same
+order, with the same arguments and in the same state, and get the same. Each execution has a thread of its own, since it waits in the middle of a
 function; only one of them runs at a time.
 """
 
+import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
+from hitproof.proofs.unbounded.knowledge import Values
 from hitproof.proofs.unbounded.loops import Arrival, Head, Loops, Shapes
 from hitproof.proofs.unbounded.machine import Machine, Path
 from hitproof.proofs.unbounded.proving import End, Proof, Searched, followed_all
 from hitproof.proofs.unbounded.terms import Arithmetic
-from hitproof.proofs.unbounded.values import BEYOND, Items, Listing, Raised, Record, equal
+from hitproof.proofs.unbounded.values import (
+    BEYOND,
+    Contract,
+    Entries,
+    Items,
+    Listing,
+    Marks,
+    Raised,
+    Record,
+    equal,
+)
 from hitproof.spec.terms import Formula
 
 _MOST_AHEAD = 2
@@ -32,6 +45,7 @@ class Pair:
         arguments: gives their arguments by name, anew for each path. It may ask whether a formula
             holds: both answers are followed.
         types: classes of which the second version has its own.
+        contracts: functions that are not executed; see `told`.
         premises: what is taken for granted of them.
         shapes: `Shapes.origin` is what a list's items may be numbered from.
         sizes: the symbols whose values a counterexample consists of, by name.
@@ -40,6 +54,7 @@ class Pair:
     functions: tuple[Any, Any]
     arguments: Callable[[Callable[[Formula], bool]], Mapping[str, Any]]
     types: Mapping[type, type] = field(default_factory=dict)
+    contracts: Mapping[Any, Contract] = field(default_factory=dict)
     premises: tuple[Formula, ...] = ()
     shapes: Shapes = field(default_factory=Shapes)
     sizes: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +75,60 @@ class _Ended(BaseException):
     """The path ends while an execution waits."""
 
 
+class _Differs(Exception):
+    """The versions do something else before they end, with these values."""
+
+    def __init__(self, what: str, values: Values | None) -> None:
+        super().__init__(what)
+        self.what, self.values = what, values
+
+
+class _Watched(Machine):
+    """Executes a version.
+
+    Attributes:
+        given: its arguments.
+        names: for classes of its own, those of the first version.
+        calls: what it has called that is not executed, since both versions were compared last.
+        called: how often it has done so in all.
+    """
+
+    given: tuple[Any, ...] = ()
+    called = 0
+
+    def __init__(self, names: Mapping[type, type], *of: Any) -> None:
+        super().__init__(*of)
+        self.names = names
+        self.calls: list[tuple[Any, ...]] = []
+
+
+Result: TypeAlias = Callable[[Machine, str], Any]
+"""Gives any result of a call, with symbols that have this name."""
+
+
+def told(function: Callable[..., Any], result: Result = lambda *_: None) -> Contract:
+    """A function that is not executed: of the same calls in the same state the same comes.
+
+    It changes nothing that the versions see but the hashes of blocks, if ``result`` says so.
+    """
+    name, signature = function.__name__, inspect.signature(function)
+
+    def call(machine: Machine, *given: Any, **named: Any) -> Any:
+        assert isinstance(machine, _Watched)
+        try:
+            bound = signature.bind(*given, **named)
+        except TypeError:
+            raise Raised("TypeError") from None
+        bound.apply_defaults()
+        arguments = tuple(bound.arguments.values())
+        state = tuple(_changeable((machine.given, arguments)))
+        machine.calls.append(_own((name, arguments, state), machine.names, {}))
+        machine.called += 1
+        return result(machine, f"{name}@{machine.called}")
+
+    return Contract(call)
+
+
 class _Side:
     """One of the two executions, which waits at each loop and after each iteration.
 
@@ -67,10 +136,13 @@ class _Side:
         at: the loop that it has come to, the one that it has gone through once more, or None once
             it has ended.
         failure: an exception that is no result.
+        before: for loops that the other is not in, how many calls came before.
     """
 
-    def __init__(self, machine: Machine, function: Any, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, machine: _Watched, function: Any, arguments: Mapping[str, Any]) -> None:
         self.machine = machine
+        machine.given = tuple(arguments.values())
+        self.before: dict[Head, int] = {}
         self.at: Arrival | Head | None = None
         self.result: Any = None
         self.failure: BaseException | None = None
@@ -86,9 +158,9 @@ class _Side:
         try:
             if not self._ends:
                 returned = self.machine.call(function, (), arguments)
-                self.result = (True, returned, tuple(arguments.values()))
+                self.result = (True, returned, tuple(_changeable(self.machine.given)))
         except Raised as raised:
-            self.result = (False, raised.what, tuple(arguments.values()))
+            self.result = (False, raised.what, tuple(_changeable(self.machine.given)))
         except _Ended:
             pass
         except BaseException as failure:
@@ -131,59 +203,133 @@ def _together(made: Pair, loops: Loops, here: Arithmetic, path: Path) -> End:
     given = made.arguments(path.decide)
     for function, types in zip(made.functions, ({}, made.types), strict=True):
         number = len(sides)
-        machine = Machine(here, path, lambda _, *at, number=number: sides[number].cut(*at))
-        own = {name: _own(value, types) for name, value in given.items()}
+        cut = lambda _, *at, number=number: sides[number].cut(*at)  # noqa: E731
+        names = {of_second: of_first for of_first, of_second in types.items()}
+        machine = _Watched(names, here, path, cut, made.contracts)
+        known: dict[int, Any] = {}
+        own = {name: _own(value, types, known) for name, value in given.items()}
         sides.append(_Side(machine, function, own))
     try:
         for each in sides:
             each.go_on()
         while any(each.at is not None for each in sides):
-            fails = _step(sides, loops)
-            if fails:
-                return End.failing(fails, made.sizes, path.knowledge.values(exact=True))
+            _step(sides, loops, path)
         return _compared(sides, made, loops, path)
+    except _Differs as differs:
+        return End.failing(differs.what, made.sizes, differs.values)
     finally:
         for each in sides:
             each.end()
 
 
-def _own(value: Any, types: Mapping[type, type]) -> Any:
-    """An argument for one version, which may change it."""
-    if isinstance(value, Listing):
-        items = None if value.items is None else [_own(each, types) for each in value.items]
-        return replace(value, items=items)
-    if isinstance(value, Record):
-        attributes = {name: _own(each, types) for name, each in value.attributes.items()}
-        return Record(types.get(value.python_type, value.python_type), attributes, value.born)
-    return value
+def _own(value: Any, types: Mapping[type, type], known: dict[int, Any]) -> Any:
+    """An argument for one version, which may change it; ``known`` are those that there are."""
+    if id(value) in known:
+        return known[id(value)]
+
+    def own(each: Any) -> Any:
+        return _own(each, types, known)
+
+    made: Any = value
+    match value:
+        case Listing():
+            made = known[id(value)] = replace(value)
+            made.items = None if value.items is None else list(map(own, value.items))
+        case Marks():
+            made = known[id(value)] = replace(value, members=list(value.members))
+        case Entries():
+            made = known[id(value)] = replace(value, entries={})
+            made.entries.update((name, own(each)) for name, each in value.entries.items())
+        case Record():
+            of = types.get(value.python_type, value.python_type)
+            made = known[id(value)] = Record(of, {}, value.born, value.origin or value)
+            made.attributes.update((name, own(each)) for name, each in value.attributes.items())
+        case type():
+            made = types.get(value, value)
+        case tuple():
+            items = map(own, value)
+            made = type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return made
 
 
-def _step(sides: Sequence[_Side], loops: Loops) -> str:
-    """Let the executions go on to the next loop or its end; why they cannot, or ""."""
+def _changeable(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """The lists, sets and dicts that a value holds."""
+    seen = set() if seen is None else seen
+    inside: Iterable[Any] = ()
+    match value:
+        case tuple():
+            inside = value
+        case Listing() | Marks() | Entries() | Record() if id(value) not in seen:
+            seen.add(id(value))
+            if not isinstance(value, Record):
+                yield value
+            inside = _inside(value)
+    for each in inside:
+        yield from _changeable(each, seen)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """What a list, a dict or an object holds."""
+    match value:
+        case Listing():
+            return value.items or ()
+        case Entries():
+            return value.entries.values()
+        case Record():
+            return value.attributes.values()
+    return ()
+
+
+def _step(sides: Sequence[_Side], loops: Loops, path: Path) -> None:
+    """Let the executions go on to the next loop or its end. Raises `_Differs` if they cannot."""
     one, other = sides
     if isinstance(one.at, Arrival) and isinstance(other.at, Arrival):
+        _compare_calls(sides, path)
         head = loops.enter(one.at, other.at)
         for each in sides:
             each.go_on(head)
-        return ""
+        return
     for each in sides:
         if isinstance(each.at, Arrival):
-            each.go_on(loops.enter(each.at))
-            return ""
+            head = loops.enter(each.at)
+            each.before[head] = len(each.machine.calls)
+            each.go_on(head)
+            return
     heads = [each.at for each in sides if isinstance(each.at, Head)]
     for head in heads:
         if heads.count(head) == len(head.arrivals):
+            if len(head.arrivals) > 1:
+                _compare_calls(sides, path)
+            elif any(each.before.get(head, n) < n for each, n in _numbers_of_calls(sides)):
+                values = path.knowledge.values(exact=True)
+                raise _Differs("a loop that only one version has makes calls", values)
             loops.close(head)
     ahead = next(each for each in sides if each.at is not None)
     ahead.ahead += 1
     if len(heads) == len(sides) or ahead.ahead > _MOST_AHEAD:
-        return "one of two loops goes on when the other has ended"
+        values = path.knowledge.values(exact=True)
+        raise _Differs("one of two loops goes on when the other has ended", values)
     ahead.go_on()
-    return ""
+
+
+def _numbers_of_calls(sides: Sequence[_Side]) -> list[tuple[_Side, int]]:
+    return [(each, len(each.machine.calls)) for each in sides]
+
+
+def _compare_calls(sides: Sequence[_Side], path: Path) -> None:
+    """Raise `_Differs` unless both have called the same, which is forgotten then."""
+    one, other = (each.machine.calls for each in sides)
+    alike = len(one) == len(other) and _same(sides[0].machine, tuple(one), tuple(other))
+    values = None if alike is True else path.knowledge.fails(lambda: alike)
+    if values is not None:
+        raise _Differs("the versions differ in the calls that they make", values)
+    one.clear()
+    other.clear()
 
 
 def _compared(sides: Sequence[_Side], made: Pair, loops: Loops, path: Path) -> End:
     """Whether both have ended in the same way."""
+    _compare_calls(sides, path)
     one, other = (each.result for each in sides)
     what = "whether they return", "what they return or raise", "what they change"
     same = [_same(sides[0].machine, *each) for each in zip(one, other, strict=True)]
@@ -206,6 +352,8 @@ def _shared(value: Any) -> list[int]:
         if isinstance(each, Listing):
             found.append(each)
             look_through(tuple(each.items or ()))
+        elif isinstance(each, Entries):
+            look_through(tuple(each.entries.values()))
         elif isinstance(each, tuple):
             for item in each:
                 look_through(item)
@@ -222,7 +370,15 @@ def _same(machine: Machine, left: Any, right: Any) -> Formula:
         for one, other in zip(left, right, strict=True):
             holds = holds & _same(machine, one, other)
         return holds
+    if isinstance(left, Marks) and isinstance(right, Marks):
+        return _same(machine, tuple(left.members), tuple(right.members))
+    if isinstance(left, Entries) and isinstance(right, Entries):
+        if left.entries.keys() != right.entries.keys():
+            return False
+        return _same(machine, *(tuple(v for _, v in sorted(e.entries.items())) for e in (left, right)))
     if isinstance(left, Record) and isinstance(right, Record):
+        if left.origin is not None and left.origin is right.origin:
+            return True  # what it holds is compared apart
         if left.attributes.keys() != right.attributes.keys():
             return False
         return _same(machine, tuple(left.attributes.values()), tuple(right.attributes.values()))

@@ -565,7 +565,8 @@ class Machine:
             return block.place == -1
         if name not in ("block_hash", "block_hash_num_tokens"):
             raise Unsupported(f"the attribute {name} of a block")
-        return Maybe(self.has_hash(block.place, block.group))
+        of = name, block.group, self._hashed, block.place
+        return Maybe(self.has_hash(block.place, block.group), of)
 
     def has_hash(self, place: Term, group: int = 0) -> Formula:
         """Whether a block has a hash by now."""
@@ -688,13 +689,23 @@ class Machine:
         return Distinct(tuple(items))
 
     def _of_list(self, node: ast.List, frame: Frame) -> Listing:
-        items: list[Any] = []
+        made = self.new_list([])
         for each in node.elts:
-            if isinstance(each, ast.Starred):
-                items += _tuple(self, self.value(each.value, frame))
+            if not isinstance(each, ast.Starred):
+                self.append(made, self.value(each, frame))
+                continue
+            over = self.items(self.value(each.value, frame))
+            if isinstance(over.length, int):
+                for place in range(over.length):
+                    self.append(made, over.at(place))
+            elif made.items == []:
+                at = self.arithmetic.position
+                if self.decide(at >= 0) and self.decide(at < over.length):
+                    made.cell = over.at(at)
+                made.items, made.length = None, over.length
             else:
-                items.append(self.value(each, frame))
-        return self.new_list(items)
+                raise Unsupported("a list of any length after other items")
+        return made
 
     def _of_namedexpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
         value = self.value(node.value, frame)

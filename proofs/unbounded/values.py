@@ -72,9 +72,15 @@ class Key:
 
 @dataclass(frozen=True)
 class Maybe:
-    """None, or something of which nothing else is asked, if ``given``."""
+    """None, or something of which nothing else is asked, if ``given``.
+
+    Attributes:
+        given: whether it is something.
+        what: what that is, by values that are equal only if it is the same.
+    """
 
     given: Formula
+    what: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -144,11 +150,13 @@ class Record:
         python_type: its class.
         attributes: those of the instance. What is not among them cannot be read.
         born: when the function made it, so that it may set attributes; 0 if it did not.
+        origin: what it is a copy of, for one of two versions of a function.
     """
 
     python_type: type
     attributes: dict[str, Any] = field(default_factory=dict)
     born: int = 0
+    origin: "Record | None" = None
 
 
 @dataclass(eq=False)
@@ -251,6 +259,9 @@ def equal(here: Arithmetic, left: Any, right: Any) -> Formula:
         return (left & right) | (here.not_(left) & here.not_(right))
     if is_number(left) and is_number(right):
         return left == right
+    if isinstance(left, Maybe) and isinstance(right, Maybe) and left.what and right.what:
+        same = equal(here, left.what, right.what)
+        return equal(here, left.given, right.given) & (here.not_(left.given) | same)
     if isinstance(left, (Block, Key)) and type(left) is type(right):
         null = isinstance(left, Block) and (left.place == -1) & (right.place == -1)
         of_group = getattr(left, "group", 0) == getattr(right, "group", 0)

@@ -4,6 +4,7 @@ The other version's text of the modules that differ is imported beside the targe
 both are in one process. Everything else is the target's.
 """
 
+import copy
 import hashlib
 import importlib
 import importlib.abc
@@ -24,17 +25,29 @@ from typing import Any
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import InternalError
 from hitproof.proofs.errors import PathError
-from hitproof.proofs.unbounded.equality import Pair, prove_equal
+from hitproof.proofs.unbounded.equality import Pair, Result, prove_equal, told
 from hitproof.proofs.unbounded.loops import Shapes
 from hitproof.proofs.unbounded.machine import Machine
 from hitproof.proofs.unbounded.proving import Verdict
 from hitproof.proofs.unbounded.source import Unsupported, literals
 from hitproof.proofs.unbounded.terms import Arithmetic
-from hitproof.proofs.unbounded.values import NULL, Block, Contract, Items, Key, Listing, Record
+from hitproof.proofs.unbounded.values import (
+    NULL,
+    Block,
+    Bound,
+    Contract,
+    Entries,
+    Items,
+    Key,
+    Listing,
+    Maybe,
+    Record,
+)
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.terms import Formula, Term
 from hitproof.vllm_integration.adapter.groups import KINDS
+from hitproof.vllm_integration.adapter.inspection import attribute
 from hitproof.vllm_integration.adapter.parts import Parts
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 
@@ -72,6 +85,38 @@ class _Ends(Enum):
 
 _MOST_IDS = 3
 """Up to how many groups that are alike, and looked up together, the functions run."""
+
+_REQUEST, _REGISTER = "request", "cache_full_blocks"
+_BLOCKS = 3
+"""How many blocks a request has beside those of its tokens."""
+
+
+def add(item: Any) -> Any:
+    """How a manager tells others of a block: by a set."""
+    return item
+
+
+def append(item: Any) -> Any:
+    """The same by a list."""
+    return item
+
+
+def _any_mask(machine: Machine, name: str) -> Listing | None:
+    here = machine.arithmetic
+    if machine.decide(here.flag(f"{name} is None")):
+        return None
+    length = here.atom(f"len({name})", 0)
+    return Listing(None, length, here.flag(name), born=machine.tick())
+
+
+_CALLED: dict[str, Result] = {
+    "reachable_block_mask": _any_mask,
+    "_cache_block_mask": _any_mask,
+    "_cache_partial_tail_block": lambda machine, name: Maybe(
+        machine.arithmetic.flag(name), (name,)
+    ),
+}
+"""Methods that are not executed in others, with what they may return."""
 
 _LOOKED_UP = frozenset(("block_pool", "hash_block_size"))
 """Parameters of functions whose block sizes are whole numbers of hashes."""
@@ -137,6 +182,10 @@ class _Arguments:
     def _looks_up(self) -> bool:
         return not _LOOKED_UP.isdisjoint(self._names)
 
+    @property
+    def _registers(self) -> bool:
+        return "request" in self._names
+
     def of(self, function: Any, manager: type | None) -> dict[str, Any]:
         """An argument for each parameter. Raises `Unsupported`."""
         self._names = frozenset(inspect.signature(function).parameters)
@@ -150,6 +199,8 @@ class _Arguments:
         match name, type_:
             case "self", _ if manager is not None:
                 return self.manager(manager)
+            case "request", _:
+                return self.request()
             case "block_hashes", _:
                 return self.hashes()
             case "kv_cache_group_ids", _:
@@ -207,6 +258,10 @@ class _Arguments:
 
     def sequence(self, name: str) -> Any:
         """Numbers of any length."""
+        raise NotImplementedError
+
+    def request(self) -> Any:
+        """A request; the manager has its blocks."""
         raise NotImplementedError
 
     def spec(self) -> Any:
@@ -270,7 +325,11 @@ class _AnyArguments(_Arguments):
             return machine.new_list([Block(key.place, number) for number in self._ids])
 
         own = {"null_block": NULL, "hash_block_size": self.number("hash_block_size")}
-        return Record(self._parts.pools.BlockPool, {**own, "get_cached_block": Contract(get)})
+        of = self._parts.pools.BlockPool
+        if self._registers:
+            real = attribute(of, _REGISTER)
+            own[_REGISTER] = Bound(told(real, lambda machine, _: machine.change_hashes()), None)
+        return Record(of, {**own, "get_cached_block": Contract(get)})
 
     def sequence(self, name: str) -> Items:
         item = self._here.item
@@ -286,8 +345,42 @@ class _AnyArguments(_Arguments):
         real = vars(_real_manager(self._parts, of, self._group()))
         names = [name for name in (*spec.attributes, *_OWN) if type(real.get(name)) is int]
         own = {name: self.number(name) for name in names}
-        flags = {n: self.truth(n) for n, value in real.items() if type(value) is bool}
-        return Record(of, {**own, **flags, "kv_cache_spec": spec, "block_pool": self.pool()})
+        own |= {name: self._here.atom(f"own {name}", 1) for name in _RANKS if name in real}
+        flags = {n: self._here.flag(n) for n, value in real.items() if type(value) is bool}
+        more = {n: value for n, value in self._bookkeeping().items() if n in real}
+        return Record(
+            of, {**own, **flags, **more, "kv_cache_spec": spec, "block_pool": self.pool()}
+        )
+
+    def request(self) -> Record:
+        own = {
+            "request_id": _REQUEST,
+            "block_hashes": self.hashes(),
+            "num_prompt_tokens": self.number("num_prompt_tokens"),
+            "shared_prefix_boundary": self.number("shared_prefix_boundary"),
+        }
+        return Record(self._parts.requests.Request, own)
+
+    def _bookkeeping(self) -> dict[str, Any]:
+        """What a manager knows of the request, if anything, and what it tells others."""
+        if not self._registers:
+            return {}
+
+        def block(place: Term) -> Block:
+            return NULL if self._decide(self._here.holds_at("missing", place)) else Block(place)
+
+        blocks = Items(self._here.atom("num_blocks", 0), block, list)
+        before = self.truth("some blocks are registered")
+        counted = {_REQUEST: self._here.atom("num_cached_blocks", 0)} if before else {}
+        noted = Record(object, {each.__name__: told(each) for each in (add, append)})
+        return {
+            "num_cached_block": Entries(counted),
+            "req_to_blocks": Entries({_REQUEST: blocks}),
+            "cached_blocks_this_step": noted,
+            "_pending_boundary_state_offloads": noted,
+            "mamba_cache_mode": "align" if self.truth("align") else "all",
+            "_null_block": NULL,
+        }
 
 
 class _SomeArguments(_Arguments):
@@ -364,7 +457,71 @@ class _SomeArguments(_Arguments):
         size, kind = self.number("block_size"), self._kind
         window = self.number("sliding_window") if kind is GroupKind.SLIDING_WINDOW else None
         chunk = self.number("attention_chunk_size") if kind is GroupKind.CHUNKED_LOCAL else None
-        return _real_manager(self._parts, of, Group(self._group().kind, size, window, False, chunk))
+        eagle = self._registers and kind is not GroupKind.CHUNKED_LOCAL and self.truth("eagle")
+        group = Group(self._group().kind, size, window, eagle, chunk)
+        made = _real_manager(self._parts, of, group)
+        if self._registers:
+            hash_size = self.number("hash_block_size")
+            made.block_pool = _Registering(hash_size)
+            if hasattr(made, "_cache_partial_tail_block"):
+                made._cache_partial_tail_block = made.block_pool.partial
+            for name in _OWN[1:3]:
+                if hasattr(made, name):
+                    setattr(made, name, size * self._chance.randint(1, 4))
+        return made
+
+    def given(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The arguments, whose manager has blocks for the request."""
+        manager, request = values.get("self"), values.get("request")
+        if request is not None:
+            most, chance = values["num_tokens"] // manager.block_size + _BLOCKS, self._chance
+            blocks = [self._parts.utils.KVCacheBlock(number) for number in range(1, most + 1)]
+            kept = chance.choice([0.5, 0.9, 1.0])
+            null = manager.block_pool.null_block = self._parts.utils.KVCacheBlock(0)
+            null.is_null = True
+            blocks = [each if chance.random() < kept else null for each in blocks]
+            manager.req_to_blocks[request.request_id] = blocks
+            if chance.random() < 0.5:
+                manager.num_cached_block[request.request_id] = chance.randint(0, most)
+        return values
+
+    def request(self) -> Any:
+        size, chance = self.number("hash_block_size"), self._chance
+        most = self.number("num_tokens")
+        made = self._parts.request(max(1, most + chance.randint(-2, 2)), size)
+        made.shared_prefix_boundary = chance.choice([0, chance.randint(0, most + 2)])
+        return made
+
+
+class _Registering:
+    """A block pool that notes what is registered."""
+
+    def __init__(self, hash_block_size: int) -> None:
+        self.hash_block_size = hash_block_size
+        self.null_block: Any = None
+        self.noted: list[Any] = []
+
+    def cache_full_blocks(
+        self,
+        request: Any,
+        blocks: list[Any],
+        num_cached_blocks: int,
+        num_full_blocks: int,
+        block_mask: list[bool] | None = None,
+        **named: Any,
+    ) -> None:
+        """Note which blocks are registered, and give them a hash."""
+        told = num_cached_blocks, num_full_blocks, copy.copy(block_mask), named
+        self.noted.append((request.request_id, [each.block_id for each in blocks], *told))
+        for place in range(num_cached_blocks, min(num_full_blocks, len(blocks))):
+            block, due = blocks[place], block_mask is None or block_mask[place - num_cached_blocks]
+            if due and not block.is_null:
+                block._block_hash = place
+
+    def partial(self, *given: Any, **_named: Any) -> int | None:
+        """Note that the rest of a block may be registered."""
+        self.noted.append(len(given))
+        return None
 
 
 def _real_manager(parts: Parts, of: type, group: Group) -> Any:
@@ -394,42 +551,87 @@ class Versions:
 
     def settle(self, module: str, name: str, seconds: float) -> Equivalence:
         """Prove both versions of a function equivalent, or distinguish them by values."""
-        own = sys.modules[module]
+        own, module_of_other = sys.modules[module], self._other.get(module, sys.modules[module])
         one, manager = _found(own, name)
-        other, of_other = _found(self._other.get(module, own), name)
-        kind = KINDS.get("" if manager is None else manager.__name__)
+        other, of_other = _found(module_of_other, name)
         if str(inspect.signature(_plain(one))) != str(inspect.signature(_plain(other))):
             return Equivalence(Status.INCONCLUSIVE, "its parameters differ")
-        types = {} if manager is None or of_other is None else {manager: of_other}
+        base = attribute(self._parts.managers, "SingleTypeKVCacheManager")
+        if manager is None or of_other is None:
+            return _Versions(self._parts, one, other, None, {}).settle(name, seconds)
+        known = Equivalence(Status.PROVED)
+        names = [manager.__name__] if manager is not base else list(KINDS)
+        for each in names:
+            concrete = getattr(own, each)
+            types = {concrete: getattr(module_of_other, each), manager: of_other}
+            versions = _Versions(self._parts, one, other, concrete, types)
+            known = versions.settle(name, seconds)
+            if known.status is not Status.PROVED:
+                break
+        return known
 
-        def state(here: Arithmetic, ends: _Ends, ids: int) -> Pair:
-            sizes: dict[str, Any] = {}
 
-            def given(decide: Callable[[Formula], bool]) -> dict[str, Any]:
-                any_ = _AnyArguments(self._parts, kind, here, decide, ends, ids)
-                values = any_.of(one, manager)
-                sizes.update(any_.numbers)
-                return values
+@dataclass(frozen=True)
+class _Versions:
+    """Two versions of a function, and the class of the manager whose method it is, if any.
 
-            start = Shapes(origin=here.atom("start_block", 0))
-            return Pair((one, other), given, types, shapes=start, sizes=sizes)
+    Attributes:
+        types: classes of which the other version has its own.
+    """
 
-        numbers = _numbers_in(one) | _numbers_in(other)
+    parts: Parts
+    one: Any
+    other: Any
+    manager: type | None
+    types: Mapping[type, type]
+
+    @property
+    def _kind(self) -> GroupKind | None:
+        return KINDS.get("" if self.manager is None else self.manager.__name__)
+
+    def _state(self, here: Arithmetic, ends: _Ends, ids: int) -> Pair:
+        sizes: dict[str, Any] = {}
+
+        def given(decide: Callable[[Formula], bool]) -> dict[str, Any]:
+            any_ = _AnyArguments(self.parts, self._kind, here, decide, ends, ids)
+            values = any_.of(self.one, self.manager)
+            sizes.update(any_.numbers)
+            return values
+
+        start = Shapes(origin=here.atom("start_block", 0))
+        versions, contracts = (self.one, self.other), self._contracts()
+        return Pair(versions, given, self.types, contracts, shapes=start, sizes=sizes)
+
+    def _contracts(self) -> dict[Any, Contract]:
+        """Methods that both versions have alike, and that are not executed."""
+        found: dict[Any, Contract] = {}
+        for name, result in _CALLED.items() if self.manager is not None else ():
+            both = [getattr(of, name, None) for of in (self.manager, self.types[self.manager])]
+            if name == _plain(self.one).__name__ or None in both:
+                continue
+            one, other = map(_plain, both)
+            if inspect.getsource(one) == inspect.getsource(other):
+                found[one] = found[other] = told(one, result)
+        return found
+
+    def settle(self, name: str, seconds: float) -> Equivalence:
+        """Prove them equivalent, or distinguish them by values."""
+        numbers = _numbers_in(self.one) | _numbers_in(self.other)
         marks = [each + more for each in sorted(numbers) if 2 < each < _FAR for more in (0, 1, 2)]
         chance = random.Random(0)
 
         def difference(tries: int, near: Mapping[str, int]) -> str:
             for number in range(tries):
                 sizes = near if number % 2 else {}
-                some = _SomeArguments(self._parts, kind, chance, sizes, marks)
-                if differs := _run_on(some, one, other, manager, types):
+                some = _SomeArguments(self.parts, self._kind, chance, sizes, marks)
+                if differs := _run_on(some, self.one, self.other, self.manager, self.types):
                     return differs
             return ""
 
         if differs := difference(_FIRST, {}):  # mostly it takes no solver
             return Equivalence(Status.REFUTED, differs)
-        for ends, ids in _calls_of(one):
-            proof = prove_equal(partial(state, ends=ends, ids=ids), seconds)
+        for ends, ids in _calls_of(self.one):
+            proof = prove_equal(partial(self._state, ends=ends, ids=ids), seconds)
             if proof.verdict is not Verdict.PROVED:
                 break
         if proof.verdict is Verdict.INCONCLUSIVE:
@@ -478,15 +680,18 @@ def _run_on(
     some: _SomeArguments, one: Any, other: Any, manager: type | None, types: Mapping[type, type]
 ) -> str:
     """How the results of both versions differ, with the arguments; "" if they do not."""
-    given = some.of(one, manager)
+    given = some.given(some.of(one, manager))
     results = []
     of: list[Mapping[type, type]] = [{}, types]
     for function, own_types in zip((one, other), of, strict=True):
-        values = {name: _own(value, own_types) for name, value in given.items()}
+        known: dict[int, Any] = {}
+        values = {name: _own(value, own_types, known) for name, value in given.items()}
         try:
-            results.append((function(**values), [v for v in values.values() if type(v) is list]))
+            result = function(**values)
         except Exception as error:
             results.append((type(error).__name__, []))
+        else:
+            results.append((result, [_left(value) for value in values.values()]))
     if results[0] == results[1]:
         return ""
     shown = {**some.numbers, **{n: v for n, v in given.items() if type(v) in (bool, tuple)}}
@@ -496,15 +701,30 @@ def _run_on(
     return f"{first} instead of {second} with {told}"
 
 
-def _own(value: Any, types: Mapping[type, type]) -> Any:
+def _own(value: Any, types: Mapping[type, type], known: dict[int, Any]) -> Any:
     """An argument for one version."""
     if type(value) is list:
         return list(value)
+    if isinstance(getattr(value, "block_pool", None), _Registering):
+        known |= {id(each): each for each in (value.kv_cache_spec,)}
+        own = copy.deepcopy(value, known)
+        own.__class__ = types.get(type(value), type(value))
+        return own
     if type(value) in types:
-        own: Any = object.__new__(types[type(value)])
+        own = object.__new__(types[type(value)])
         vars(own).update(vars(value))
         return own
     return value
+
+
+def _left(value: Any) -> Any:
+    """What a version has left in an argument that it may change."""
+    pool = getattr(value, "block_pool", None)
+    if not isinstance(pool, _Registering):
+        return value if type(value) is list else None
+    more = getattr(value, "cached_blocks_this_step", ()), value.num_cached_block
+    handed = getattr(value, "_pending_boundary_state_offloads", ())
+    return pool.noted, *more, [(*rest, block.block_id, n) for *rest, block, n in handed]
 
 
 def _told(result: Any) -> str:
