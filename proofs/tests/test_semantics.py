@@ -199,6 +199,11 @@ def from_the_front(_self: Machine, of: Any) -> Any:
     return of.items.pop(0)
 
 
+def one_more(self: Machine, of: Listing, by: Any) -> None:
+    KNOWN["spread"](self, of, by)
+    of.length = of.length + 1
+
+
 def of_any_sign(self: Machine, of: Listing, times: Any) -> Listing:
     made: Listing = KNOWN["_repeated"](self, of, times)
     made.length = times
@@ -272,6 +277,7 @@ MUTANTS: dict[Row, tuple[Any, str, Any]] = {
     semantics.conditions: (Machine, "_do_if", falling_through),
     semantics.assignments: (Machine, "assign", copying),
     semantics.lists: (machine, "_OF_LISTS", {**machine._OF_LISTS, "pop": from_the_front}),
+    semantics.spreading: (Machine, "spread", one_more),
     semantics.repetition: (Machine, "_repeated", of_any_sign),
     semantics.shared: (Machine, "assign", copying),
     semantics.slices: (Machine, "_edge", from_the_start),

@@ -3,8 +3,8 @@
 Both are executed on the same symbols, from loop to loop in turn: where both have come to a loop,
 one iteration of each stands for all, and the invariants say what their states have in common. No
 spec is involved. Functions that both call need not be executed: both must call them in the same
-order, with the same arguments and in the same state, and get the same. Each execution has a thread of its own, since it waits in the middle of a
-function; only one of them runs at a time.
+order, with the same arguments and in the same state, and get the same. Each execution has a thread
+of its own, since it waits in the middle of a function; only one of them runs at a time.
 """
 
 import inspect
@@ -106,12 +106,15 @@ Result: TypeAlias = Callable[[Machine, str], Any]
 """Gives any result of a call, with symbols that have this name."""
 
 
-def told(function: Callable[..., Any], result: Result = lambda *_: None) -> Contract:
+def told(
+    function: Callable[..., Any], result: Result = lambda *_: None, number: int = 0
+) -> Contract:
     """A function that is not executed: of the same calls in the same state the same comes.
 
     It changes nothing that the versions see but the hashes of blocks, if ``result`` says so.
+    ``number`` tells it from others of that name.
     """
-    name, signature = function.__name__, inspect.signature(function)
+    name, signature = f"{function.__name__} {number}", inspect.signature(function)
 
     def call(machine: Machine, *given: Any, **named: Any) -> Any:
         assert isinstance(machine, _Watched)
@@ -172,8 +175,11 @@ class _Side:
         """Wait at a loop, and go on from where `go_on` puts it."""
         arrival = Arrival(self.machine, frame, node, items)
         self._wait(arrival)
+        while self._head is None:
+            if not arrival.once():
+                return
+            self._wait(arrival)
         head = self._head
-        assert head is not None
         arrival.execute(head, lambda: self._wait(head))
 
     def _wait(self, at: "Arrival | Head") -> None:
@@ -184,7 +190,7 @@ class _Side:
             raise _Ended
 
     def go_on(self, head: Head | None = None) -> None:
-        """Let it run to where it waits next."""
+        """Let it run to where it waits next, without a head after one iteration of its loop."""
         self._head = head
         self._mine.release()
         self._other.acquire()
@@ -285,7 +291,8 @@ def _step(sides: Sequence[_Side], loops: Loops, path: Path) -> None:
     one, other = sides
     if isinstance(one.at, Arrival) and isinstance(other.at, Arrival):
         _compare_calls(sides, path)
-        head = loops.enter(one.at, other.at)
+        apart = loops.first_apart(one.at, other.at)
+        head = None if apart else loops.enter(one.at, other.at)
         for each in sides:
             each.go_on(head)
         return
@@ -375,7 +382,9 @@ def _same(machine: Machine, left: Any, right: Any) -> Formula:
     if isinstance(left, Entries) and isinstance(right, Entries):
         if left.entries.keys() != right.entries.keys():
             return False
-        return _same(machine, *(tuple(v for _, v in sorted(e.entries.items())) for e in (left, right)))
+        return _same(
+            machine, *(tuple(v for _, v in sorted(e.entries.items())) for e in (left, right))
+        )
     if isinstance(left, Record) and isinstance(right, Record):
         if left.origin is not None and left.origin is right.origin:
             return True  # what it holds is compared apart

@@ -198,6 +198,13 @@ class Arrival:
         if not goes_on:
             self.machine.block(self.node.orelse, self.frame)
 
+    def once(self) -> bool:
+        """Execute the first iteration of a ``while`` loop; whether there may be another."""
+        if not self._goes_on():
+            self.machine.block(self.node.orelse, self.frame)
+            return False
+        return self.machine.iteration(self.node, self.frame)
+
     def _goes_on(self) -> bool:
         machine, node = self.machine, self.node
         if isinstance(node, ast.While):
@@ -258,14 +265,16 @@ class Loops:
         arrival = Arrival(machine, frame, node, items)
         loop = self._known(machine.path.decisions, (node.lineno,))
         if loop.first_apart:
-            if not machine.truth(machine.value(node.test, frame)):  # type: ignore[union-attr]
-                machine.block(node.orelse, frame)
-                return
-            if not machine.iteration(node, frame):
+            if not arrival.once():
                 return
             self._gather(loop, machine)
         head = self.enter(arrival, loop=loop)
         arrival.execute(head, lambda: self.close(head))
+
+    def first_apart(self, *arrivals: Arrival) -> bool:
+        """Whether the first iteration of two loops is executed before they are cut."""
+        lines = tuple(each.node.lineno for each in arrivals)
+        return self._known(arrivals[0].machine.path.decisions, lines).first_apart
 
     def _gather(self, loop: _Loop, machine: Machine) -> None:
         """Let one path stand for all that come to a loop; it knows what all of them know."""
@@ -327,7 +336,7 @@ class Loops:
         """End the path after an iteration, of which the invariants have to hold again."""
         loop = head.loop
         after = dict(_leaves(head.frames))
-        is_while = len(head.arrivals) == 1 and head.arrivals[0].items is None
+        is_while = all(each.items is None for each in head.arrivals)
         self._note_changes(loop, head.before, head.leaves, after, is_while)
         values = {place: after[place].value for place in head.unknown if place in after}
         values |= {(_POSITION, n): each.position for n, each in _numbered(head.arrivals)}
@@ -337,7 +346,7 @@ class Loops:
         if self._part(loop, machine.path.knowledge, values):
             loop.candidates = loop.holds_first = None
             raise Again(head.before)
-        if is_while:
+        if is_while and len(head.arrivals) == 1:
             self._check_ends(loop, machine, head.unknown, values)
         _check_apart(loop, {place: leaf.value for place, leaf in after.items()})
         if self._drop(loop, machine.path.decisions, machine.path.knowledge, values):

@@ -691,20 +691,10 @@ class Machine:
     def _of_list(self, node: ast.List, frame: Frame) -> Listing:
         made = self.new_list([])
         for each in node.elts:
-            if not isinstance(each, ast.Starred):
-                self.append(made, self.value(each, frame))
-                continue
-            over = self.items(self.value(each.value, frame))
-            if isinstance(over.length, int):
-                for place in range(over.length):
-                    self.append(made, over.at(place))
-            elif made.items == []:
-                at = self.arithmetic.position
-                if self.decide(at >= 0) and self.decide(at < over.length):
-                    made.cell = over.at(at)
-                made.items, made.length = None, over.length
+            if isinstance(each, ast.Starred):
+                self.spread(made, self.value(each.value, frame))
             else:
-                raise Unsupported("a list of any length after other items")
+                self.append(made, self.value(each, frame))
         return made
 
     def _of_namedexpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
@@ -1021,6 +1011,20 @@ class Machine:
         of.length = of.length - 1
         return Unknown("an item of a list of any length")
 
+    def spread(self, of: Listing, by: Any) -> None:
+        """Append all that an iteration yields; if that is any number, the list must be empty."""
+        over = self.items(by)
+        if isinstance(over.length, int):
+            for place in range(over.length):
+                self.append(of, over.at(place))
+            return
+        if of.items != []:
+            raise Unsupported("items of any number after others")
+        at = self.arithmetic.position
+        if self.decide(at >= 0) and self.decide(at < over.length):
+            of.cell = over.at(at)
+        of.items, of.length = None, over.length
+
     def extend(self, of: Any, by: Any) -> None:
         """``extend`` of lists by a list."""
         of = self._changing(of)
@@ -1286,7 +1290,10 @@ def _tuple(machine: Machine, *of: Any) -> tuple[Any, ...]:
 
 
 def _list(machine: Machine, *of: Any) -> Listing:
-    return machine.new_list(list(_tuple(machine, *of)))
+    made = machine.new_list([])
+    for each in of:
+        machine.spread(made, each)
+    return made
 
 
 def _set(machine: Machine) -> Marks:

@@ -117,6 +117,13 @@ def lists(x: int, y: int) -> int:
     return 100 * numbers[at] + 10 * numbers[-1] + numbers[0] + len(numbers)
 
 
+def spreading(x: int, y: int) -> int:
+    """`[*...]` and `list(...)` have each item once, however many there are."""
+    numbers, others = [*range(x)], list(range(y))
+    others.append(x)
+    return 10 * len(numbers) + len(others) + len([x, *(y, 3)])
+
+
 def repetition(x: int, y: int) -> int:
     """`[item] * n` has n items, or none; a slice to the end may be deleted from anywhere."""
     numbers = [0] * x
@@ -337,6 +344,7 @@ ROWS: tuple[Row, ...] = (
     conditions,
     assignments,
     lists,
+    spreading,
     repetition,
     shared,
     slices,

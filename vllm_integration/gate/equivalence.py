@@ -31,7 +31,8 @@ class Version:
     Attributes:
         name: its qualified name.
         status: proved to do the same for all arguments, refuted by values, or inconclusive.
-        detail: how the versions differ, or why nothing is known.
+        detail: how the versions differ, or why nothing is known; of what is proved, for which
+            groups, if not for all.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Version:
         """What is known, in words."""
         match self.status:
             case Status.PROVED:
-                return f"{self.name}: proved equivalent"
+                return f"{self.name}: proved equivalent{self.detail and f' {self.detail}'}"
             case Status.REFUTED:
                 return f"{self.name}: not equivalent: {self.detail}"
         return f"{self.name}: not proved equivalent: {self.detail}"

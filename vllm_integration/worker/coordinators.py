@@ -83,8 +83,8 @@ class Coordinated(Settling):
         self._flagged = not all(flagged) and self._use_eagle
         if self._flagged and subject.eagle_groups is EagleGroups.ALL:
             raise CannotJudge("every group drops a block, whichever is flagged")
-        self._policy = LookaheadHorizon.CAPPED if self._alone else self._reaches()
-        if self._policy is LookaheadHorizon.CANDIDATE:
+        self.policy = LookaheadHorizon.CAPPED if self._alone else self._reaches()
+        if self.policy is LookaheadHorizon.CANDIDATE:
             raise CannotJudge("lookups without a margin are not executed on symbols")
         known = [each for kind, eagle in kinds for each in _known_of(kind, eagle)]
         self.assumptions = ((),) if self._alone else (tuple(dict.fromkeys(known)),)
@@ -113,8 +113,8 @@ class Coordinated(Settling):
                 holds = holds & not_(each.at(hit.shape, hit=boundary))
             return holds
 
-        any_ = AnyCoordinator(here, self.kinds, self._policy, spared)
-        lifted = _Lifted(self, any_)
+        any_ = AnyCoordinator(here, self.kinds, self.policy, spared)
+        lifted = Lifted(self, any_)
         own = lifted.record
         made = Record(own.python_type)  # the same on all paths, which go on as one
         values = {
@@ -143,7 +143,7 @@ class Coordinated(Settling):
             any_.sizes,
             True,
             stands_for=lifted.any_view,
-            reads=(function, own, str(self._policy), *lifted.lookups),
+            reads=(function, own, str(self.policy), *lifted.lookups),
         )
 
     def _sampled(self, number: int) -> Layout:
@@ -195,7 +195,7 @@ class Coordinated(Settling):
         chance = trial.chance
         numbers = [n for n in numbers_in(self._function) if 2 < n < 200]
         for _ in range(trial.tries // 10):
-            layout = self._some_layout(chance, trial.sizes, numbers)
+            layout = self.some_layout(chance, trial.sizes, numbers)
             if layout is None:
                 continue
             lookup = self._lookup(layout)
@@ -203,17 +203,19 @@ class Coordinated(Settling):
                 most = chance.randint(
                     max(0, layout.num_tokens - 3 * layout.alignment), layout.num_tokens - 1
                 )
-                policy = self._policy
+                policy = self.policy
                 space = space_of(layout, lookup, most, policy)
-                state = _some_blocks(chance, layout, most)
+                state = some_blocks(chance, layout, most)
                 answer = replay(space, lookup, most, state)
                 found = judge_answer(layout, lookup, most, policy, state, answer)
                 if found is not None and not _is_known(found, trial.known):
                     yield Shown.of_lookup(layout.describe(), found)
 
-    def _some_layout(
+    def some_layout(
         self, chance: random.Random, sizes: Mapping[str, int], numbers: Sequence[int]
     ) -> Layout | None:
+        """A layout by chance, of sizes that may be those given or near the numbers."""
+
         def near(name: str, most: int, least: int = 1) -> int:
             given = sizes.get(name, 0)
             near = least <= given < _FAR and chance.random() < 0.5
@@ -257,7 +259,7 @@ def _known_of(kind: GroupKind, eagle: bool) -> tuple[Departure, ...]:
     return DEPARTURES.get(f"lookup {kind}{' eagle' if eagle else ''}", ())
 
 
-def _some_blocks(chance: random.Random, layout: Layout, most: int) -> frozenset[tuple[int, int]]:
+def some_blocks(chance: random.Random, layout: Layout, most: int) -> frozenset[tuple[int, int]]:
     """Blocks that are cached: those of some hit of each group, most, or any."""
     density = chance.choice([0.0, 0.5, 0.8, 0.95, 1.0])
     common = chance.random() < 0.5
@@ -301,8 +303,15 @@ class Served(Coordinated):
         return lookup.find_blocks()
 
 
-class _Lifted:
-    """A coordinator by its attributes, with symbols for sizes."""
+class Lifted:
+    """A coordinator by its attributes, with symbols for sizes.
+
+    Attributes:
+        record: the coordinator.
+        pool: its block pool.
+        signatures: the lookups of its groups.
+        gives_length: for each of them, whether it returns the length, too.
+    """
 
     def __init__(self, of: Coordinated, any_: AnyCoordinator) -> None:
         self._of, self._any = of, any_
@@ -325,12 +334,12 @@ class _Lifted:
             type(of.real[0]),
         )
         self._resolves = hasattr(parts.utils, "resolve_block_hashes")
-        self._signatures = []
-        self._gives_length = []
+        self.signatures = []
+        self.gives_length = []
         for number, (kind, _) in enumerate(of.kinds):
             function = attribute(parts.manager_class(kind), _FIND)
-            self._signatures.append(function)
-            self._gives_length.append(self._returns_length(number, function))
+            self.signatures.append(function)
+            self.gives_length.append(self._returns_length(number, function))
         self.record: Record = self._lift(of.real)
         for number, manager in enumerate(self.record.attributes.get("single_type_managers", ())):
             manager.attributes[_FIND] = any_.lookup(number, self._read)
@@ -339,8 +348,8 @@ class _Lifted:
     @property
     def lookups(self) -> tuple[Any, ...]:
         """What is asked about the groups' own lookups, which are not executed."""
-        signatures = (str(inspect.signature(each)) for each in self._signatures)
-        return (*signatures, *self._gives_length, self._resolves)
+        signatures = (str(inspect.signature(each)) for each in self.signatures)
+        return (*signatures, *self.gives_length, self._resolves)
 
     def _returns_length(self, number: int, function: Callable[..., Any]) -> bool:
         """Whether a group's lookup returns the length, too."""
@@ -362,7 +371,7 @@ class _Lifted:
 
     def _read(self, machine: Machine, number: int, *given: Any, **named: Any) -> Asked:
         """What a group's lookup is called with. Raises `Unsupported` unless it is of the group."""
-        function = self._signatures[number]
+        function = self.signatures[number]
         bound = inspect.signature(function).bind(*given, **named)
         bound.apply_defaults()
         told = dict(bound.arguments)
@@ -382,7 +391,7 @@ class _Lifted:
         most, alignment = told.pop("max_length"), told.pop("alignment_tokens")
         if any(value != 1 for value in told.values()):
             raise Unsupported(f"a lookup with {', '.join(told)}")
-        return Asked(most, drops, alignment, self._gives_length[number])
+        return Asked(most, drops, alignment, self.gives_length[number])
 
     def any_view(self, found: Sequence[tuple[Any, Path]]) -> Any:
         """The one of several hashes of one group's blocks that says so."""
@@ -458,7 +467,7 @@ class _Lifted:
         ids = next((each.items for each in beside if isinstance(each, Listing)), None)
         if isinstance(item, type) and hasattr(item, _FIND) and ids:
             number = ids[0]
-            if getattr(item, _FIND).__func__ is not self._signatures[number].__func__:
+            if getattr(item, _FIND).__func__ is not self.signatures[number].__func__:
                 raise Unsupported(f"the lookup of {item.__name__}")
             return Record(item, {_FIND: self._any.lookup(number, self._read)})
         return item

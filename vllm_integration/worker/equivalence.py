@@ -14,7 +14,7 @@ import linecache
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import partial
@@ -28,7 +28,6 @@ from hitproof.proofs.errors import PathError
 from hitproof.proofs.unbounded.equality import Pair, Result, prove_equal, told
 from hitproof.proofs.unbounded.loops import Shapes
 from hitproof.proofs.unbounded.machine import Machine
-from hitproof.proofs.unbounded.proving import Verdict
 from hitproof.proofs.unbounded.source import Unsupported, literals
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import (
@@ -50,13 +49,13 @@ from hitproof.vllm_integration.adapter.groups import KINDS
 from hitproof.vllm_integration.adapter.inspection import attribute
 from hitproof.vllm_integration.adapter.parts import Parts
 from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker.versions import (
+    FIND,
+    CoordinatorVersions,
+    Equivalence,
+    compared,
+)
 
-_TRIES = 3000
-"""On how many values both versions run to show what fails."""
-_FIRST = 500
-"""On how many they run before a proof is tried."""
-_AGREEING = 100
-"""On how many they run beside a proof."""
 _FAR = 1000
 """Up to which number in the code they run on sizes next to it."""
 
@@ -472,8 +471,8 @@ class _SomeArguments(_Arguments):
 
     def given(self, values: dict[str, Any]) -> dict[str, Any]:
         """The arguments, whose manager has blocks for the request."""
-        manager, request = values.get("self"), values.get("request")
-        if request is not None:
+        if "request" in values:
+            manager, request = values["self"], values["request"]
             most, chance = values["num_tokens"] // manager.block_size + _BLOCKS, self._chance
             blocks = [self._parts.utils.KVCacheBlock(number) for number in range(1, most + 1)]
             kept = chance.choice([0.5, 0.9, 1.0])
@@ -529,24 +528,11 @@ def _real_manager(parts: Parts, of: type, group: Group) -> Any:
     return parts.manager(of, configuration, parts.pool(configuration))
 
 
-@dataclass(frozen=True)
-class Equivalence:
-    """What is known of two versions of a function.
-
-    Attributes:
-        status: proved to do the same for all arguments, refuted by values, or inconclusive.
-        detail: how they differ and with which values, or why nothing is known.
-    """
-
-    status: Status
-    detail: str = ""
-
-
 class Versions:
     """The target and, of some modules, another version."""
 
     def __init__(self, subject: VllmSubject, texts: Mapping[str, str]) -> None:
-        self._parts = subject.parts
+        self._subject, self._parts = subject, subject.parts
         self._other = imported(texts)
 
     def settle(self, module: str, name: str, seconds: float) -> Equivalence:
@@ -557,8 +543,12 @@ class Versions:
         if str(inspect.signature(_plain(one))) != str(inspect.signature(_plain(other))):
             return Equivalence(Status.INCONCLUSIVE, "its parameters differ")
         base = attribute(self._parts.managers, "SingleTypeKVCacheManager")
+        of_groups = attribute(self._parts.coordinators, "KVCacheCoordinator")
         if manager is None or of_other is None:
             return _Versions(self._parts, one, other, None, {}).settle(name, seconds)
+        if name.partition(".")[2] == FIND and issubclass(manager, of_groups):
+            lookups = CoordinatorVersions(self._subject, one, other, manager, of_other)
+            return lookups.settle(name, seconds)
         known = Equivalence(Status.PROVED)
         names = [manager.__name__] if manager is not base else list(KINDS)
         for each in names:
@@ -605,7 +595,9 @@ class _Versions:
     def _contracts(self) -> dict[Any, Contract]:
         """Methods that both versions have alike, and that are not executed."""
         found: dict[Any, Contract] = {}
-        for name, result in _CALLED.items() if self.manager is not None else ():
+        if self.manager is None:
+            return found
+        for name, result in _CALLED.items():
             both = [getattr(of, name, None) for of in (self.manager, self.types[self.manager])]
             if name == _plain(self.one).__name__ or None in both:
                 continue
@@ -628,23 +620,11 @@ class _Versions:
                     return differs
             return ""
 
-        if differs := difference(_FIRST, {}):  # mostly it takes no solver
-            return Equivalence(Status.REFUTED, differs)
-        for ends, ids in _calls_of(self.one):
-            proof = prove_equal(partial(self._state, ends=ends, ids=ids), seconds)
-            if proof.verdict is not Verdict.PROVED:
-                break
-        if proof.verdict is Verdict.INCONCLUSIVE:
-            return Equivalence(Status.INCONCLUSIVE, proof.detail)
-        differs = difference(_AGREEING if proof.verdict is Verdict.PROVED else _TRIES, proof.sizes)
-        if differs and proof.verdict is Verdict.PROVED:
-            raise InternalError(f"{name} is proved equivalent, but differs: {differs}")
-        if differs:
-            return Equivalence(Status.REFUTED, differs)
-        if proof.verdict is Verdict.FAILED:
-            detail = f"{proof.detail}; no values were found that show it"
-            return Equivalence(Status.INCONCLUSIVE, detail)
-        return Equivalence(Status.PROVED)
+        proofs = (
+            partial(prove_equal, partial(self._state, ends=ends, ids=ids), seconds)
+            for ends, ids in _calls_of(self.one)
+        )
+        return compared(name, difference, proofs)
 
 
 def _found(module: ModuleType, name: str) -> tuple[Any, type | None]:
@@ -681,7 +661,7 @@ def _run_on(
 ) -> str:
     """How the results of both versions differ, with the arguments; "" if they do not."""
     given = some.given(some.of(one, manager))
-    results = []
+    results: list[tuple[Any, list[Any]]] = []
     of: list[Mapping[type, type]] = [{}, types]
     for function, own_types in zip((one, other), of, strict=True):
         known: dict[int, Any] = {}
@@ -697,8 +677,22 @@ def _run_on(
     shown = {**some.numbers, **{n: v for n, v in given.items() if type(v) in (bool, tuple)}}
     told = ", ".join(f"{name} {value}" for name, value in shown.items())
     first, second = (_told(result) for result, _ in results)
-    second = "other blocks" if first == second else second
+    if first == second:
+        first, second = _changes(*(left for _, left in results))
     return f"{first} instead of {second} with {told}"
+
+
+def _changes(one: list[Any], other: list[Any]) -> tuple[str, str]:
+    """What is different of what two versions leave."""
+    for left, right in zip(one, other, strict=False):
+        for each, instead in zip(*map(_parts, (left, right)), strict=False):
+            if each != instead:
+                return f"{each!r:.120}", f"{instead!r:.120}"
+    return "blocks", "other blocks"
+
+
+def _parts(left: Any) -> Sequence[Any]:
+    return left if isinstance(left, tuple) else ()
 
 
 def _own(value: Any, types: Mapping[type, type], known: dict[int, Any]) -> Any:
@@ -707,7 +701,7 @@ def _own(value: Any, types: Mapping[type, type], known: dict[int, Any]) -> Any:
         return list(value)
     if isinstance(getattr(value, "block_pool", None), _Registering):
         known |= {id(each): each for each in (value.kv_cache_spec,)}
-        own = copy.deepcopy(value, known)
+        own: Any = copy.deepcopy(value, known)
         own.__class__ = types.get(type(value), type(value))
         return own
     if type(value) in types:
@@ -724,7 +718,8 @@ def _left(value: Any) -> Any:
         return value if type(value) is list else None
     more = getattr(value, "cached_blocks_this_step", ()), value.num_cached_block
     handed = getattr(value, "_pending_boundary_state_offloads", ())
-    return pool.noted, *more, [(*rest, block.block_id, n) for *rest, block, n in handed]
+    pending = [(*rest, block.block_id, n) for *rest, block, n in handed]
+    return tuple(pool.noted), *more, pending
 
 
 def _told(result: Any) -> str:
