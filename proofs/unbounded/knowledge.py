@@ -89,7 +89,7 @@ class _Told:
         self._looked_at = 0
         self._products: set[Monomial] = set()
         self._factors: dict[str, list[Monomial]] = {}
-        self._pending: set[Compared] = set()
+        self._pending: dict[Compared, None] = {}  # in order, whatever the hash seed is
         self._impossible: set[frozenset[Formula]] = set()
         self._undo: list[Callable[[], object]] = []
         self._seen: deque[_Seen] = deque(maxlen=_REMEMBERED)
@@ -184,8 +184,8 @@ class _Told:
             if compared in self._here.lemmas:
                 self._tell(self._lemma(compared))
             else:
-                self._pending.add(compared)
-                self._undo.append(partial(self._pending.discard, compared))
+                self._pending[compared] = None
+                self._undo.append(partial(self._pending.pop, compared))
         others.append(number)
         self._undo.append(others.pop)
 
@@ -248,8 +248,9 @@ class _Told:
                     rounds -= 1
                     if not lemmas:
                         return found
-                self._pending.difference_update(wrong)
-                self._undo.append(partial(self._pending.update, wrong))
+                for compared in wrong:
+                    del self._pending[compared]
+                self._undo.append(partial(self._pending.update, dict.fromkeys(wrong)))
                 told += lemmas
                 self._tell(lemmas)
         finally:

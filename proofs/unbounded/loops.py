@@ -294,7 +294,7 @@ class Loops:
         missing = Unknown("not set")
         for _, values in loop.entries.values():
             names, others = _first_names(own), _first_names(values)
-            for place in own.keys() | values.keys():
+            for place in {**own, **values}:
                 old, new = own.get(place, missing), values.get(place, missing)
                 named = names.get(id(old)), others.get(id(new))
                 if not (is_same(old, new) or (named[0] is not None and named[0] == named[1])):
