@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hitproof.proofs.errors import PathError
 from hitproof.proofs.tests import unbounded_subjects as subjects
-from hitproof.proofs.unbounded.equality import Pair, prove_equal
+from hitproof.proofs.unbounded.equality import Pair, prove_equal, told
 from hitproof.proofs.unbounded.knowledge import GivenUp, Knowledge
 from hitproof.proofs.unbounded.lookups import AnyLookup
 from hitproof.proofs.unbounded.machine import Path, Standing
@@ -252,7 +252,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("function", FAULTS, ids=lambda each: each.__name__)
 def test_faults_are_not_proved(function: Any) -> None:
     proof = lookup(function)
@@ -260,13 +259,11 @@ def test_faults_are_not_proved(function: Any) -> None:
     assert proof.detail.startswith(FAULTS[function])
 
 
-@pytest.mark.long
 def test_fault_past_any_bound_comes_with_sizes_that_reach_it() -> None:
     assert lookup(subjects.not_past_100).sizes["max_length"] > 100
     assert lookup(subjects.off_above_64).sizes["block_size"] > 64
 
 
-@pytest.mark.long
 def test_lookup_of_another_kind_is_not_proved() -> None:
     assert lookup(subjects.prefix, GroupKind.MAMBA).verdict is Verdict.FAILED
 
@@ -282,7 +279,9 @@ def test_lookup_of_another_kind_is_not_proved() -> None:
 def test_versions_are_proved_equal_only_if_they_are(one: Any, other: Any, same: bool) -> None:
     def state(here: Arithmetic) -> Pair:
         sizes = {"x": here.atom("x", 0), "y": here.atom("y", 1)}
-        return Pair((one, other), lambda _: sizes, sizes=sizes)
+        result = lambda machine, name: machine.arithmetic.atom(name)  # noqa: E731
+        contracts = {each: told(each, result) for each in (subjects.note, subjects.note_all)}
+        return Pair((one, other), lambda _: sizes, contracts=contracts, sizes=sizes)
 
     proof = prove_equal(state)
     assert proof.verdict is (Verdict.PROVED if same else Verdict.FAILED), proof

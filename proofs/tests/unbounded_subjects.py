@@ -329,6 +329,73 @@ def from_a_start_always(x: int, y: int) -> list[int]:
     return found
 
 
+def note(item: int) -> int:
+    """What is not executed: of the same calls the same comes."""
+    raise NotImplementedError(item)
+
+
+def notes(x: int, y: int) -> int:
+    for number in range(x):
+        if number % y:
+            note(number + y)
+    return note(y)
+
+
+def notes_from_a_start(x: int, y: int) -> int:
+    for number in range(y, x + y):
+        if (number - y) % y:
+            note(item=number)
+    return note(item=y)
+
+
+def notes_another(x: int, y: int) -> int:
+    for number in range(x):
+        if number % y:
+            note(number)
+    return note(y)
+
+
+def notes_before(x: int, y: int) -> int:
+    last = note(y)
+    for number in range(x):
+        if number % y:
+            note(number + y)
+    return last
+
+
+def notes_in_a_loop_that_another_has_not(x: int, y: int) -> int:
+    if x == 1:
+        return note(y)
+    for _ in range(x):
+        note(y)
+    return 0
+
+
+def notes_once(x: int, y: int) -> int:
+    if x > 0:
+        note(y)
+    return 0
+
+
+def notes_what_is_changed_later(x: int, y: int) -> list[int]:
+    numbers = [x]
+    note_all(numbers)
+    numbers.append(y)
+    return numbers
+
+
+def notes_what_is_changed_before(x: int, y: int) -> list[int]:
+    numbers = [x]
+    numbers.append(y)
+    note_all(numbers)
+    return numbers
+
+
+def note_all(items: list[int]) -> None:
+    """The same of a list, which it does not change."""
+    raise NotImplementedError(items)
+
+
 VERSIONS = (
     (filled_together, filled_together_as_the_other, True),
     (filled_together, filled_one_more, False),
@@ -341,5 +408,11 @@ VERSIONS = (
     (marked, marked_but_the_last, False),
     (shared, shared, True),
     (shared, apart, False),
+    (notes, notes_from_a_start, True),
+    (notes, notes_another, False),
+    (notes, notes_before, False),
+    (notes_once, notes_in_a_loop_that_another_has_not, False),
+    (notes_what_is_changed_later, notes_what_is_changed_later, True),
+    (notes_what_is_changed_later, notes_what_is_changed_before, False),
 )
 """Two functions, and whether they do the same."""

@@ -185,7 +185,7 @@ class _Told:
                 self._tell(self._lemma(compared))
             else:
                 self._pending[compared] = None
-                self._undo.append(partial(self._pending.pop, compared))
+                self._undo.append(partial(self._pending.pop, compared, None))
         others.append(number)
         self._undo.append(others.pop)
 
