@@ -1,5 +1,8 @@
 """What is proved of functions is true of them, and what cannot be followed is said."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -266,6 +269,23 @@ def test_fault_past_any_bound_comes_with_sizes_that_reach_it() -> None:
 
 def test_lookup_of_another_kind_is_not_proved() -> None:
     assert lookup(subjects.prefix, GroupKind.MAMBA).verdict is Verdict.FAILED
+
+
+def test_proofs_are_the_same_with_each_hash_seed() -> None:
+    """In which order sets of texts are gone through is up to that."""
+    both = "(subjects.prefix, subjects.unaligned)"
+    program = f"from {__name__} import lookup, subjects; print(*map(lookup, {both}))"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(printed) == 1
 
 
 # --- two versions
