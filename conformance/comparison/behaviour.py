@@ -6,7 +6,7 @@ it registered, what its prompts hit, and, for requests of few blocks, the hit of
 every cache state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, cast
@@ -14,8 +14,8 @@ from typing import Any, cast
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.answers import lookup_facts
-from hitproof.conformance.comparison.facts import Answer, Fact, raised
-from hitproof.conformance.comparison.tiers import TIER_RUNS, RecordedMasks, RecordedPlays
+from hitproof.conformance.comparison.facts import Answer, Call, Fact, Kept, raised
+from hitproof.conformance.comparison.tiers import MASK_CALLS, PLAY_CALLS, TIER_RUNS
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import Predates, crash_of, refusal_of
@@ -54,78 +54,51 @@ def _numbers(found: Sequence[Any]) -> list[Answer]:
     return [int(entry) for entry in found]
 
 
-class _Recorder:
+def _prompts(_: Configuration, prompts: Sequence[Sequence[int]], interval: int | None) -> Any:
+    """The lengths of prompts and how many tokens they share, which is all that hits depend on."""
+    columns = zip(*prompts, strict=False)
+    shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, columns))
+    return tuple(map(len, prompts)), shared, interval
+
+
+_CALLS: Mapping[str, Call] = {
+    "registered": (
+        *("registered", lambda _, chunks, alone=False: (tuple(chunks), alone)),
+        _numbers,
+    ),
+    "retained": ("retained", lambda _, num_tokens, interval: (num_tokens, interval), _numbers),
+    "stored": ("stored", lambda _, end: (end,), _numbers),
+    "stored_unaligned": ("stored_unaligned", lambda _, alignment: (alignment,), _numbers),
+    "registered_when_final": (
+        "registered_when_final",
+        lambda _, num_tokens, not_final, alone, interval=None: (
+            *(num_tokens, not_final, alone, interval),
+        ),
+        _numbers,
+    ),
+    "hits": ("hits", _prompts, _numbers),
+}
+
+
+class _Recorder(Kept):
     """A subject that records its behaviour."""
 
     def __init__(self, subject: Subject) -> None:
-        self._subject = subject
+        super().__init__(subject, self._keep, _CALLS)
         self.facts: dict[Any, Fact] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._subject, name)
+    def tier_masks(self, layout: Layout) -> Kept:
+        return Kept(self.of.tier_masks(layout), self._keep, MASK_CALLS)
 
-    def registered(
-        self, configuration: Configuration, chunks: Sequence[int], alone: bool = False
-    ) -> list[bool]:
-        given = (tuple(chunks), alone)
-        run = self._subject.registered
-        found: list[bool] = self._kept("registered", given, lambda: run(configuration, *given))
-        return found
+    def tier_plays(self, layout: Layout, num_tokens: int) -> Kept:
+        return Kept(self.of.tier_plays(layout, num_tokens), self._keep, PLAY_CALLS)
 
-    def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
-        given = (num_tokens, interval)
-        run = self._subject.retained
-        found: list[bool] = self._kept("retained", given, lambda: run(configuration, *given))
-        return found
-
-    def stored(self, configuration: Configuration, end: int) -> list[bool]:
-        run = self._subject.stored
-        found: list[bool] = self._kept("stored", (end,), lambda: run(configuration, end))
-        return found
-
-    def stored_unaligned(self, configuration: Configuration, alignment: int | None) -> list[bool]:
-        run, given = self._subject.stored_unaligned, (alignment,)
-        found: list[bool] = self._kept(
-            "stored_unaligned", given, lambda: run(configuration, alignment)
-        )
-        return found
-
-    def registered_when_final(
-        self,
-        configuration: Configuration,
-        num_tokens: int,
-        not_final: int,
-        alone: bool,
-        interval: int | None = None,
-    ) -> list[bool]:
-        given, run = (num_tokens, not_final, alone, interval), self._subject.registered_when_final
-        found: list[bool] = self._kept(
-            "registered_when_final", given, lambda: run(configuration, *given)
-        )
-        return found
-
-    def hits(
-        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
-    ) -> list[int]:
-        columns = zip(*prompts, strict=False)
-        shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, columns))
-        given = (tuple(map(len, prompts)), shared, interval)
-        run = self._subject.hits
-        found: list[int] = self._kept("hits", given, lambda: run(configuration, prompts, interval))
-        return found
-
-    def tier_masks(self, layout: Layout) -> RecordedMasks:
-        return RecordedMasks(self._subject.tier_masks(layout), self._kept)
-
-    def tier_plays(self, layout: Layout, num_tokens: int) -> RecordedPlays:
-        return RecordedPlays(self._subject.tier_plays(layout, num_tokens), self._kept)
-
-    def _kept(
+    def _keep(
         self,
         what: str,
         given: tuple[Any, ...],
         run: Callable[[], Any],
-        told: Callable[[Any], Sequence[Answer]] = _numbers,
+        told: Callable[[Any], Sequence[Answer]],
     ) -> Any:
         try:
             found = run()

@@ -1,6 +1,6 @@
 """Facts: what a subject did when it was asked something, as data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -43,6 +43,42 @@ class Fact:
 
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+Call: TypeAlias = tuple[str, Callable[..., tuple[Any, ...]], Callable[[Any], Sequence[Answer]]]
+"""A method whose calls are facts: what these are about, what they were given, by the arguments of
+the method, and how a result is told."""
+Keep: TypeAlias = Callable[
+    [str, tuple[Any, ...], Callable[[], Any], Callable[[Any], Sequence[Answer]]], Any
+]
+"""Runs something, and keeps what it gave as a fact; returns the result."""
+
+
+@dataclass(eq=False)
+class Kept:
+    """An object some of whose calls are kept as facts.
+
+    Attributes:
+        of: the object.
+        keep: runs a call and keeps it.
+        calls: those that are kept, by method.
+    """
+
+    of: Any
+    keep: Keep
+    calls: Mapping[str, Call]
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.of, name)
+        if name not in self.calls:
+            return method
+        what, given, told = self.calls[name]
+
+        def run(*arguments: Any, **named: Any) -> Any:
+            about = given(*arguments, **named)
+            return self.keep(what, about, lambda: method(*arguments, **named), told)
+
+        return run
 
 
 def raised(error: Exception) -> str:

@@ -4,13 +4,12 @@ An answer is a text for each group of the layout: "x" for each block that is mar
 that is not, and "-" for a group whose blocks the tier takes over in another way.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
 from hitproof.conformance.comparison.effects import Effect, of_hits
-from hitproof.conformance.comparison.facts import Answer, Fact
+from hitproof.conformance.comparison.facts import Answer, Call, Fact
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.tiers import Load, TierMasks, TierPlays
+from hitproof.conformance.subject.tiers import Load
 from hitproof.conformance.words import count, in_tokens
 from hitproof.spec.hits import required_run
 
@@ -18,60 +17,7 @@ STORES, ASKS, LOADS = "tier stores", "tier asks", "tier loads"
 TIER_RUNS = (STORES, ASKS, LOADS)
 """The facts about masks of tiers."""
 
-Keep = Callable[[str, tuple[Any, ...], Callable[[], Any], Callable[[Any], Sequence[Answer]]], Any]
-"""Runs something, and keeps what it gave as a fact: what it is about, what it was given, what runs,
-and how its result is told. Returns the result."""
 _ELSEWHERE = "-"
-
-
-class RecordedMasks:
-    """Masks of a tier, which are kept as facts; see `TierMasks`."""
-
-    def __init__(self, masks: TierMasks, keep: Keep) -> None:
-        self._masks, self._keep = masks, keep
-
-    def stored(self, start: int, end: int) -> Sequence[Sequence[bool] | None]:
-        """See `TierMasks`."""
-        given = (start, end)
-        found: Sequence[Sequence[bool] | None] = self._keep(
-            STORES, given, lambda: self._masks.stored(*given), _masks
-        )
-        return found
-
-    def asked_for(self, length: int) -> Sequence[Sequence[bool] | None]:
-        """See `TierMasks`."""
-        found: Sequence[Sequence[bool] | None] = self._keep(
-            ASKS, (0, length), lambda: self._masks.asked_for(length), _masks
-        )
-        return found
-
-    def loaded(self, hit: int) -> Sequence[Sequence[bool] | None]:
-        """See `TierMasks`."""
-        found: Sequence[Sequence[bool] | None] = self._keep(
-            LOADS, (0, hit), lambda: self._masks.loaded(hit), _masks
-        )
-        return found
-
-
-class RecordedPlays:
-    """Requests beside a tier of chunks, which are kept as facts; see `TierPlays`."""
-
-    def __init__(self, plays: TierPlays, keep: Keep) -> None:
-        self._plays, self._keep = plays, keep
-
-    def stored(self, ends: Sequence[int]) -> Sequence[Set[int] | None]:
-        """See `TierPlays`."""
-        found: Sequence[Set[int] | None] = self._keep(
-            STORES, (0, *ends), lambda: self._plays.stored(ends), _sets
-        )
-        return found
-
-    def loaded(self, local: int, length: int) -> Load | None:
-        """See `TierPlays`."""
-        found: Load | None = self._keep(
-            LOADS, (local, length), lambda: self._plays.loaded(local, length), _load
-        )
-        return found
 
 
 def _masks(masks: Sequence[Sequence[bool] | None]) -> list[Answer]:
@@ -89,6 +35,19 @@ def _sets(kept: Sequence[Collection[int] | None]) -> list[Answer]:
 
 def _load(load: Load | None) -> list[Answer]:
     return [] if load is None else [load.hit, *_sets(load.blocks)]
+
+
+MASK_CALLS: Mapping[str, Call] = {
+    "stored": (STORES, lambda start, end: (start, end), _masks),
+    "asked_for": (ASKS, lambda length: (0, length), _masks),
+    "loaded": (LOADS, lambda hit: (0, hit), _masks),
+}
+"""The methods of `TierMasks` whose calls are facts."""
+PLAY_CALLS: Mapping[str, Call] = {
+    "stored": (STORES, lambda ends: (0, *ends), _sets),
+    "loaded": (LOADS, lambda local, length: (local, length), _load),
+}
+"""Those of `TierPlays`."""
 
 
 def told(fact: Fact) -> str:
