@@ -7,7 +7,7 @@ from hitproof.conformance.findings.codes import Defect, worst_class
 from hitproof.conformance.findings.footprints import Footprint, Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.parts import Evidence, Part
-from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.signatures import Signature, in_lines
 from hitproof.conformance.picking import picked
 from hitproof.conformance.playing.expectations import Expected
 from hitproof.spec.claims import Divergence
@@ -52,25 +52,52 @@ class Violation:
         return str(self.signature.defect), self.spec, self.actual
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Where two managers differ.
+
+    Attributes:
+        step: the step, an index; the history up to it is enough to see the difference.
+        call: the manager's method.
+        field: what differs: the answer, or a field of `Observation`.
+        real: its value in the real manager.
+        reference: its value in the reference.
+    """
+
+    step: int
+    call: str
+    field: str
+    real: str
+    reference: str
+
+
 @dataclass
 class Occurrence:
-    """A violation in a history: where it was first, and how often it was.
+    """A violation where it was seen: in a replay, in lockstep, or by the shadow.
 
     Attributes:
         violation: the violation, at the first time.
-        step: the step of the first time, an index.
+        step: the step of the first time, an index; the shadow knows none.
         call: the manager's method, or "step" where a whole step is judged.
         times: how often a violation of the same signature was seen.
         cause: the finding that it is only a consequence of; None where the step itself is wrong.
         rows: what the subject did each time, and what of it is its consequence.
+        difference: in lockstep where the reference differs; None when pool invariants fail in both.
+        resynchronised: whether the lockstep continued after it.
+        given: what the shadow knows of the configuration, one fact a line.
+        known: the ledger's reason, as the shadow reports it; "" when the ledger does not have it.
     """
 
     violation: Violation
-    step: int
-    call: str
+    step: int = 0
+    call: str = ""
     times: int = 1
     cause: Signature | None = None
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list, repr=False)
+    difference: Difference | None = None
+    resynchronised: bool = False
+    given: tuple[str, ...] = ()
+    known: str = ""
 
     def __post_init__(self) -> None:
         self.rows.append((self.step, self.call, *self.violation.answer))
@@ -94,10 +121,16 @@ class Occurrence:
         """What it is a case of."""
         return self.violation.signature
 
+    def text(self) -> str:
+        """The violation as people read it, where no history has it."""
+        said, facts = self.violation, (*self.given, self.call)
+        return "\n  ".join(in_lines(self.signature, facts, said.spec, said.actual))
+
     def as_json(self) -> dict[str, Any]:
         """The occurrence as JSON, without what is expected and its rows; `from_json` reads it."""
         said = picked(self.violation, "signature", "spec", "actual")
-        return said | picked(self, "step", "call", "times", "cause")
+        said |= picked(self, "step", "call", "times", "cause")
+        return said | (picked(self, "given", "known") if self.given else {})
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:

@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.findings.violations import Difference, Occurrence, Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import NOTHING_SHARED, JudgedPolicies, Shared
-from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
+from hitproof.conformance.lockstep.outcome import Outcome
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
@@ -246,8 +246,9 @@ class Pair:
             violation = self._judge.policy(
                 difference.call, difference.field, difference.real, difference.reference
             )
-        finding = Departure(violation, difference, self.step, resynchronised)
-        self._outcome.findings.append(finding)
+        self._outcome.findings.append(
+            Occurrence(violation, self.step, difference=difference, resynchronised=resynchronised)
+        )
         if not resynchronised:
             raise Stop
 
@@ -368,7 +369,7 @@ class Pair:
                 self._settle(self._judge_pool(real), difference)
         wrong = next(self._judge.pool(real), None)
         if wrong is not None:
-            self._outcome.findings.append(Departure(wrong, None, self.step, False))
+            self._outcome.findings.append(Occurrence(wrong, self.step))
             raise Stop
 
 

@@ -6,46 +6,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hitproof.conformance.findings.signatures import Signature, in_lines
-from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.ledger.ledger import load
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 
 LEDGERS = (LEDGER,)
-
-
-@dataclass(frozen=True)
-class Sighting:
-    """Where a manager that hitproof does not drive breaks the spec.
-
-    Attributes:
-        violation: how.
-        given: the configuration, one fact a line.
-        call: what was asked of it.
-        known: the ledger's reason; "" when the ledger does not have it.
-    """
-
-    violation: Violation
-    given: tuple[str, ...]
-    call: str
-    known: str = ""
-
-    @property
-    def signature(self) -> Signature:
-        """What it is a case of."""
-        return self.violation.signature
-
-    def text(self) -> str:
-        """The finding as people read it."""
-        said, facts = self.violation, (*self.given, self.call)
-        return "\n  ".join(in_lines(self.signature, facts, said.spec, said.actual))
-
-    def as_json(self) -> dict[str, Any]:
-        """The finding as JSON."""
-        said = picked(self.violation, "signature", "spec", "actual")
-        return said | picked(self, "given", "call", "known")
 
 
 def load_known(version: str | None, paths: Iterable[Path] = LEDGERS) -> dict[Signature, str]:
@@ -92,17 +60,17 @@ class Report:
     blocks: int = 0
     audits: int = 0
     compared: int = 0
-    new: list[Sighting] = field(default_factory=list)
+    new: list[Occurrence] = field(default_factory=list)
     times: Counter[Signature] = field(default_factory=Counter)
     not_judged: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    on_new: Callable[[Sighting], None] | None = None
-    on_first: Callable[[Sighting], None] | None = None
+    on_new: Callable[[Occurrence], None] | None = None
+    on_first: Callable[[Occurrence], None] | None = None
 
     def add(self, violation: Violation, given: tuple[str, ...], call: str) -> None:
         """Record a finding."""
         signature = violation.signature
-        finding = Sighting(violation, given, call, self.known.get(signature, ""))
+        finding = Occurrence(violation, call=call, given=given, known=self.known.get(signature, ""))
         self.times[signature] += 1
         first = self.times[signature] == 1
         if first and not finding.known:

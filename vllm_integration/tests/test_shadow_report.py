@@ -8,7 +8,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.rules import RULES
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.json_format import read, read_lines
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.ledger.ledger import LedgerError
@@ -16,7 +16,7 @@ from hitproof.spec.claims import Divergence
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
 from hitproof.vllm_integration.shadow.live import _sample
-from hitproof.vllm_integration.shadow.report import Report, Sighting, load_known
+from hitproof.vllm_integration.shadow.report import Report, load_known
 from hitproof.vllm_integration.shadow.scope import policies_of
 
 SHORT = Defect.of(Code.HIT_TOO_SHORT, run="whole", short="one")
@@ -25,8 +25,8 @@ LOST = Signature("lookup_returns_longest_valid_hit", Divergence.LOST_HIT, "mamba
 WASTE = Signature("mask_keeps_only_reachable_blocks", Divergence.WASTE, "mamba", False, MORE)
 
 
-def reported() -> tuple[Report, list[Sighting]]:
-    told: list[Sighting] = []
+def reported() -> tuple[Report, list[Occurrence]]:
+    told: list[Occurrence] = []
     report = Report({WASTE: "it is known"}, managers=1, operations=5, lookups=2, hits=1)
     report.on_new = told.append
     for signature in (LOST, WASTE, LOST):

@@ -7,11 +7,12 @@ from typing import Any
 
 from hitproof.conformance.emulation import releases
 from hitproof.conformance.emulation.releases import Policies, ReplayPolicy
+from hitproof.conformance.findings.violations import Difference, Occurrence
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.plays import possible
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
+from hitproof.conformance.lockstep.outcome import Outcome
 from hitproof.conformance.lockstep.playing import run
 from hitproof.conformance.picking import picked
 from hitproof.conformance.reference.managers import ReferenceManagers
@@ -95,7 +96,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Departure) -> dict[str, Any]:
+def _finding(finding: Occurrence) -> dict[str, Any]:
     return {
         **picked(finding.violation, "signature", "spec", "actual"),
         **picked(finding, "step", "resynchronised"),
