@@ -71,7 +71,9 @@ def _cases(subject: FineLookupSubject, configurations: list[Configuration]) -> I
         keys = {(0, key): (0, block) for block, key in enumerate(lookup.keys[0])}
         space = Space(keys, unit, ())
         for max_length in (*range(0, (count + 1) * unit, unit), count * unit - 1):
-            found = [_judged(configuration, lookup, space, max_length, each) for each in states]
+            found = [
+                judge_entered(configuration, lookup, space, max_length, each) for each in states
+            ]
             evidence = [_replayed(lookup, space, item) for item in found if item is not None]
             yield Case(len(states), len(states), evidence)
 
@@ -110,7 +112,7 @@ def _held(
     return held
 
 
-def _judged(
+def judge_entered(
     configuration: Configuration,
     lookup: Lookup,
     space: Space,
@@ -168,7 +170,9 @@ def _table_holds(configuration: Configuration, answer: LookupAnswer) -> bool:
 
 
 def _replayed(lookup: Lookup, space: Space, evidence: FineLookupEvidence) -> FineLookupEvidence:
-    again = _judged(evidence.configuration, lookup, space, evidence.max_length, evidence.entered)
+    again = judge_entered(
+        evidence.configuration, lookup, space, evidence.max_length, evidence.entered
+    )
     if again is None or again.signature != evidence.signature:
         raise InternalError(f"a counterexample does not replay: {evidence}")
     return evidence

@@ -23,7 +23,7 @@ from hitproof.proofs.unbounded.values import (
 )
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.hits import in_required_run, valid_boundary, valid_hit
-from hitproof.spec.terms import Formula, Term
+from hitproof.spec.terms import Formula, Term, is_multiple
 
 CACHED = "cached"
 
@@ -254,6 +254,164 @@ class AnyLookup:
             case _:
                 raise Unsupported(f"a lookup that returns {result!r:.60}")
         yield from self.hit.conclusions(table, length, self.max_length)
+
+
+class AnyInsideLookup:
+    """A lookup of hits that may end inside blocks, of any sizes and any entries, with one group.
+
+    The unknowns: tokens in a hash unit, hash units in a block, and the most tokens that may be
+    served. What is served is told by its *last entry*, which is the one that ends with the last
+    hash unit that is required. That a hit is valid if each block that ends before that has an
+    entry at its end, and there is this one, is `entry_holds_its_unit` of `proofs.fine`. What any
+    other valid hit needs is `held_unit_has_an_entry`: the same of all blocks before the one that
+    holds its last required unit, and in that block some entry at or past the unit, for Mamba the
+    one at it. That is said of an unknown hit, which must not be longer.
+
+    Attributes:
+        here: the arithmetic.
+        kind: full attention or Mamba.
+        eagle: whether a hash unit is dropped.
+    """
+
+    def __init__(self, here: Arithmetic, kind: GroupKind, eagle: bool) -> None:
+        self.here, self._states = here, kind is GroupKind.MAMBA
+        self.unit: Term = here.atom("hash_block_size", 1)
+        self.units: Term = here.atom("units", 2)
+        self.block_size: Term = self.units * self.unit
+        self.max_length: Term = here.atom("max_length", 0)
+        self.most: Term = self.max_length // self.unit
+        num_hashes = here.atom("num_hashes", 0)
+        self.hashes = Items(num_hashes, Key, list)
+        self.ahead: Term = 1 if eagle and not self._states else 0
+        self.is_other = here.flag("another hit is valid")
+        self.entry: Term = here.atom("entry", 0)
+        self.before: Term = 0 if self._states else here.atom("before", 0)
+        self.required: Term = self.entry
+        if not self._states:
+            self.required = self.before * self.units + here.atom("within", 0)
+        self.premises: tuple[Formula, ...] = (self.most <= num_hashes, *self._needs())
+        self.sizes = {
+            "block_size": self.block_size,
+            "hash_block_size": self.unit,
+            "max_length": self.max_length,
+        }
+
+    def _needs(self) -> Iterator[Formula]:
+        """What the other hit needs, beside entries: where its last one is."""
+        end = (self.before + 1) * self.units
+        if not self._states:
+            yield self.here.atom("within", 0) < self.units
+            yield (self.required <= self.entry) & (self.entry < end)
+        yield self.here.implies(self.is_other, (self.entry < self.most) & self._entered(self.entry))
+        yield self.here.implies(self.is_other, self.required + 1 <= self.most)
+
+    def _entered(self, entry: Term) -> Formula:
+        return self.here.holds_at(CACHED, entry)
+
+    def _end(self, block: Term) -> Term:
+        """The last hash unit of a block."""
+        return (block + 1) * self.units - 1
+
+    def of_blocks(self) -> Contract:
+        """The hashes of whole blocks, as is proved of `AnyHashes`."""
+
+        def made(_machine: Machine, hashes: Any, unit: Any, size: Any) -> Items:
+            if (
+                hashes is self.hashes
+                and is_same(unit, self.unit)
+                and is_same(size, self.block_size)
+            ):
+                at = lambda block: Key(self._end(block))  # noqa: E731
+                return Items(self.hashes.length // self.units, at, list)
+            raise Unsupported("hashes of other blocks")
+
+        return Contract(made)
+
+    def get_cached_block(self) -> Contract:
+        """The block pool's lookup of one entry."""
+
+        def get(machine: Machine, block_hash: Any, kv_cache_group_ids: Any) -> Listing | None:
+            ids = kv_cache_group_ids
+            if not isinstance(block_hash, Key) or not isinstance(ids, Listing) or ids.items != [0]:
+                raise Unsupported("a question to the block pool that is not about a block")
+            here, entry = self.here, block_hash.place
+            entered = self._entered(entry)
+            is_last = entry == self.entry
+            machine.path.suppose(here.implies(self.is_other & is_last, entered))
+            if not self._states and is_same((entry + 1) // self.units * self.units, entry + 1):
+                before = (entry + 1) // self.units <= self.before
+                machine.path.suppose(here.implies(self.is_other & before, entered))
+            if not machine.decide(entered):
+                return None
+            return machine.new_list([Block(entry)])
+
+        return Contract(get)
+
+    @property
+    def shapes(self) -> Shapes:
+        """What invariants of a lookup speak of."""
+        at = self._end(self.here.position)
+        return Shapes(
+            numbers=(self.most,),
+            facts=() if self._states else (self._entered(at),),
+            block=None if self._states else at,
+            suppositions=((self.is_other, self.entry), (self.is_other, self.before)),
+        )
+
+    def conclusions(self, result: Any) -> Iterator[Conclusion]:
+        """The hit is valid, none is longer, and its table has blocks that hold what is read."""
+        match result:
+            case ((Listing() as table,), length) if is_number(length):
+                pass
+            case _:
+                raise Unsupported(f"a lookup that returns {result!r:.60}")
+        here, at = self.here, self.here.position
+        hit = length // self.unit
+        some, end = hit >= 1, hit + self.ahead
+        other = self.required + 1 - self.ahead
+        yield "the hit ends on a hash unit", lambda: hit * self.unit == length
+        yield "the hit is not longer than it may be", lambda: here.implies(some, end <= self.most)
+        last = some
+        if not self._states:  # which has an entry of each block that ends no later
+            last = some & here.not_(is_multiple(end, self.units))
+            inside = (0 <= at) & (self._end(at) < end)
+            yield (
+                "there is an entry of each block before the end of what is required",
+                lambda: here.implies(some & inside, self._entered(self._end(at))),
+            )
+        yield (
+            "there is an entry at the end of what is required",
+            lambda: here.implies(last, self._entered(end - 1)),
+        )
+        yield "no longer hit is valid", lambda: here.implies(self.is_other, other <= hit)
+        size = table.size()
+        yield (
+            "the block table ends with the hit",
+            lambda: (hit <= size * self.units) & (size * self.units < hit + self.units),
+        )
+        yield "the block table has the blocks of the hit", lambda: self._has_blocks(table, hit)
+
+    def _has_blocks(self, table: Listing, hit: Term) -> Formula:
+        """Whether the table has, at the position, the block of an entry that backs the hit."""
+        here, at = self.here, self.here.position
+
+        def is_right(item: Any, place: Term) -> Formula:
+            if not isinstance(item, Block):
+                return False
+            if self._states:
+                is_last = hit <= (place + 1) * self.units
+                is_null = item.place == NULL.place
+                return (is_last & (item.place == hit - 1)) | (here.not_(is_last) & is_null)
+            whole = item.place == self._end(place)
+            return whole | ((hit - 1 <= item.place) & (item.place <= self._end(place)))
+
+        if table.items is None:
+            inside = (0 <= at) & (at < table.length)
+            return here.implies(inside, is_right(table.cell, at))
+        holds: Formula = True
+        for place, item in enumerate(table.items):
+            holds = holds & is_right(item, place)
+        return holds
 
 
 class AnyHashes:

@@ -71,6 +71,7 @@ class Shapes:
     Attributes:
         numbers: numbers that matter, such as the end of a hit.
         facts: formulas about `Arithmetic.position`.
+        block: the place of the block that a list may have at the position, if it is another one.
         suppositions: pairs of a formula and a number that may be bounded if the formula holds.
         steps: pairs of a number d and a number p: what may be a multiple of p, less d.
         origin: what the position counts from, where the function counts from 0.
@@ -81,6 +82,7 @@ class Shapes:
 
     numbers: tuple[Term, ...] = ()
     facts: tuple[Formula, ...] = ()
+    block: Term | None = None
     suppositions: tuple[tuple[Formula, Term], ...] = ()
     steps: tuple[tuple[Term, Term], ...] = ()
     origin: Term = 0
@@ -663,14 +665,15 @@ class Loops:
 
     def _facts(self, unknown: Values) -> Iterator[Candidate]:
         """What may hold at the arbitrary position."""
-        here, facts = self._arithmetic, self._shapes.facts
+        here, facts, block = self._arithmetic, self._shapes.facts, self._shapes.block
+        at = here.position if block is None else block
         for fact in facts:
             yield partial(_always, fact)
         for place, value in unknown.items():
             if isinstance(value, Block):
-                yield partial(_is_block, place, (here.position,))
+                yield partial(_is_block, place, (at,))
                 yield partial(_is_block, place, (-1,))
-                yield partial(_is_block, place, (-1, here.position))
+                yield partial(_is_block, place, (-1, at))
             elif is_truth(value):
                 for formula in (True, False, *facts):
                     yield partial(_equal, here, place, formula)

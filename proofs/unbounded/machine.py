@@ -223,7 +223,7 @@ class Machine:
         arithmetic: Arithmetic,
         path: Path,
         cut: Cut,
-        contracts: Mapping[FunctionType, Contract] = MappingProxyType({}),
+        contracts: Mapping[Any, Contract] = MappingProxyType({}),
         counting: bool = False,
         stands_for: Standing | None = None,
     ) -> None:
@@ -259,6 +259,9 @@ class Machine:
                 raise Unsupported(f"such arguments of {function.__name__}") from None
             return described(self, *arguments, **named)
         if isinstance(function, type):
+            made = self._contracts.get(function)
+            if made is not None:
+                return made.apply(self, *arguments, **named)
             return self._make(function, arguments, named)
         raise Unsupported(f"a call of {function!r:.60}")
 

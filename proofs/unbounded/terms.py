@@ -421,7 +421,7 @@ class Arithmetic:
         return None
 
     def _quotient(self, dividend: Term, divisor: Term) -> Term:
-        if isinstance(dividend, Number) and max(dividend.terms.values()) < 0:
+        if isinstance(dividend, Number) and _is_turned(dividend):
             # Rounded up, it has the sign of what it is compared with.
             name = f"[{-dividend} / {divisor} or more]"
             new = name not in self._known
@@ -619,6 +619,11 @@ class Arithmetic:
         """Z3's term of: if one sum compares with 0 so, the other does."""
         parts = (self._joined(compare, self._linear(each), self._zero) for each in (one, other))
         return self._joined(z3.Z3_mk_implies, *parts)
+
+
+def _is_turned(number: Number) -> bool:
+    """Whether a number is rather the opposite of one."""
+    return next((times < 0 for monomial, times in number.key if monomial), False)
 
 
 def names_in(number: Term) -> Iterator[str]:

@@ -22,7 +22,7 @@ from hitproof.vllm_integration.gate.obligations import Obligation
 SECONDS = 20.0
 """CPU time for one proof, for each group; there may be two of them for a statement."""
 
-_EAGLE, _HASHES = "eagle", "hashes"
+_EAGLE, _HASHES, _INSIDE = "eagle", "hashes", "inside"
 _LOOKUPS = (
     "hit_has_every_block_attention_reads",
     "eagle_needs_tail_plus_one",
@@ -67,11 +67,14 @@ _STATEMENTS = (
     "serving full_attention sliding_window",
     "serving full_attention mamba",
     *(f"{mask} sliding_window{drops}" for mask in _TIER_MASKS for drops in (f" {_EAGLE}", "")),
+    f"lookup full_attention eagle {_INSIDE}",
+    f"lookup full_attention {_INSIDE}",
     "lookup full_attention eagle",
     "lookup full_attention",
     "lookup chunked_local",  # vLLM asserts that it has no draft layers
     "lookup mamba eagle",
     "lookup mamba",
+    f"lookup mamba {_INSIDE}",
     "mask sliding_window eagle dense",
     "mask sliding_window dense",
     "hashes",
@@ -122,9 +125,10 @@ class Unbounded:
     """One statement about a function of the target, for all lengths, and how it ended.
 
     Attributes:
-        name: what the statement is about: "lookup", "mask", "registration", "freeing", "skipped"
-            tokens, "admission", "replay", "storing", "asking" or "serving" of the Mooncake store,
-            or the lookup of a "coordinator", the kind or kinds of its groups, and the rest.
+        name: what the statement is about: "lookup", also of hits "inside" blocks, "mask",
+            "registration", "freeing", "skipped" tokens, "admission", "replay", "storing", "asking"
+            or "serving" of the Mooncake store, or the lookup of a "coordinator", the kind or kinds
+            of its groups, and the rest.
         status: proved for all lengths, refuted by values, or inconclusive.
         detail: what fails, or why nothing is known.
         outside: the causes of known divergences, outside of which it is proved, each with its exact
@@ -164,7 +168,8 @@ class Unbounded:
         }
         of = by.get(what, f"{what} of")
         kind, *rest = rest
-        told = [" with EAGLE" if each == _EAGLE else f", {each} retention" for each in rest]
+        in_words = {_EAGLE: " with EAGLE", _INSIDE: " for hits inside blocks"}
+        told = [in_words.get(each, f", {each} retention") for each in rest]
         return f"{of} {kind.replace('_', ' ')}{''.join(told)}"
 
     def as_json(self) -> dict[str, Any]:

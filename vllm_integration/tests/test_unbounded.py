@@ -65,7 +65,10 @@ def settled(
 
 ABSENT = {
     # Coordinators make the hashes there, masks know where replays resume, and none is Mamba's.
-    "0.23.0": ("mask mamba latest", "hashes", "replay", "replay eagle")
+    "0.23.0": (
+        *("mask mamba latest", "hashes", "replay", "replay eagle"),
+        *(name for name in statements(Profile.DEFAULT) if name.endswith(" inside")),
+    )
 }
 
 

@@ -11,14 +11,17 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
+from hitproof.conformance.checks.fine_hits import judge_entered
 from hitproof.conformance.checks.lookup import judge_answer
 from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.explorer import replay
+from hitproof.conformance.exploration.symbolic import Space
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
+from hitproof.conformance.subject.lookups import Lookup
 from hitproof.proofs.errors import PathError
-from hitproof.proofs.unbounded.lookups import AnyHashes, AnyLookup
+from hitproof.proofs.unbounded.lookups import AnyHashes, AnyInsideLookup, AnyLookup
 from hitproof.proofs.unbounded.masks import AnyMask, Retention, is_due
 from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.skipping import AnySkipping, skips_right
@@ -57,6 +60,9 @@ TIER_MASKS = {"storing": "stored", "asking": "asked"}
 HASHES = "hashes"
 """The statement about the hashes of blocks that have several."""
 
+INSIDE = "inside"
+"""Ends the names of statements about hits that may end inside blocks."""
+
 _RESOLVE = "resolve_block_hashes"
 
 _FAR = 1000
@@ -90,6 +96,8 @@ def _named(subject: VllmSubject, name: str) -> Settling:
     if what == "skipped":
         return _Skipping(subject, GroupKind(kind))
     eagle = "eagle" in more
+    if what == "lookup" and INSIDE in more:
+        return _LookupInside(subject, GroupKind(kind), eagle)
     if what == "mask":
         return _Mask(subject, GroupKind(kind), eagle, Retention(more[-1]))
     return _LookupOfKind(subject, GroupKind(kind), eagle)
@@ -269,6 +277,81 @@ def _some_blocks(
         run = set(required_run(configuration.shape, boundary)) if boundary else set()
         some = run if chance.random() < 0.5 else run | {b for b in some if chance.random() < 0.5}
     return frozenset(some).intersection(every)
+
+
+class _LookupInside(Settling):
+    """The lookup of one kind of group, of any sizes, for hits that may end inside blocks."""
+
+    def __init__(self, subject: VllmSubject, kind: GroupKind, eagle: bool) -> None:
+        self._subject, self._kind, self._eagle = subject, kind, eagle
+        self._parts: Parts = subject.parts
+        self._lookup(2, 2, 2)  # the release may have none
+        self._manager = self._parts.manager_class(kind)
+        self._function = attribute(self._manager, "find_longest_cache_hit")
+
+    def _lookup(self, units: int, unit: int, blocks: int) -> tuple[Configuration, Lookup]:
+        group = Group(self._kind, units * unit, eagle=self._eagle)
+        configuration = Configuration(1, blocks, units * unit, group, unit)
+        return configuration, self._subject.fine_lookup(configuration)
+
+    def statement(self, here: Arithmetic, known: tuple[Departure, ...] = ()) -> Statement:
+        """What holds of the lookup."""
+        del known
+        any_ = AnyInsideLookup(here, self._kind, self._eagle)
+        of_group = type(self._parts.spec(Group(self._kind, 1, None, self._eagle)))
+        pool = {
+            "null_block": NULL,
+            "hash_block_size": any_.unit,
+            "get_cached_block": any_.get_cached_block(),
+        }
+        values = {
+            "block_hashes": any_.hashes,
+            "max_length": any_.max_length,
+            "kv_cache_group_ids": Listing([0]),
+            "block_pool": Record(self._parts.pools.BlockPool, pool),
+            "kv_cache_spec": Record(of_group, {"block_size": any_.block_size}),
+            "drop_eagle_block": self._eagle,
+            "use_eagle": self._eagle,
+            "alignment_tokens": any_.unit,
+        }
+        where = f"{self._manager.__name__}.find_longest_cache_hit"
+        keywords = spelled(self._function, arguments(self._function, values, where))
+        of_blocks = attribute(self._parts.utils, "BlockHashListWithBlockSize")
+        return Statement(
+            self._function,
+            keywords,
+            any_.premises,
+            any_.conclusions,
+            any_.shapes,
+            any_.sizes,
+            contracts={of_blocks: any_.of_blocks()},
+            reads=(),
+        )
+
+    def natively(self, trial: Trial) -> Iterator[Shown]:
+        """What is wrong where the real function runs, on sizes like these and on others."""
+        chance, sizes = trial.chance, trial.sizes
+        marks = [each for each in sorted(numbers_in(self._function)) if 2 < each < _FAR]
+        near = max(2, sizes.get("block_size", 2) // max(1, sizes.get("hash_block_size", 1)))
+        for number in range(trial.tries):
+            units = min(near, _FAR) if number % 4 == 0 else chance.randint(2, 5)
+            blocks = chance.randint(1, 4)
+            if marks and chance.random() < 0.1:
+                blocks = (chance.choice(marks) + chance.randint(0, 2 * units)) // units + 1
+            unit, count = chance.randint(1, 3), units * blocks
+            configuration, lookup = self._lookup(units, unit, blocks)
+            keys = {(0, key): (0, place) for place, key in enumerate(lookup.keys[0])}
+            density = chance.choice([0.3, 0.7, 0.9, 1.0])
+            entered = {place for place in range(count) if chance.random() < density}
+            whole = chance.randint(0, blocks)
+            entered |= {(block + 1) * units - 1 for block in range(whole)}
+            most = chance.randint(0, count) * unit + chance.randrange(unit)
+            most = min(most, count * unit)
+            told = configuration, lookup, Space(keys, unit, ()), most, frozenset(entered)
+            wrong = judge_entered(*told)
+            if wrong is not None:
+                where = f"{configuration.describe()}: a lookup of {most} tokens"
+                yield Shown(f"{where}, with entries {sorted(entered)}: {wrong.actual}")
 
 
 def _hash_of(
