@@ -2,9 +2,6 @@
 
 ``unit``, ``entry`` and ``length`` are in hash units, ``units`` is the number of hash units in a
 block, ``block`` and ``boundary`` are in blocks; ``prompt`` and ``hash_block_size`` are in tokens.
-
-That lookup returns the longest of these hits is no theorem of its own: `proofs.lookup` proves it
-for any set of cached blocks, and the held hash units are one.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,15 +10,24 @@ from functools import partial
 from typing import Any
 
 from hitproof.proofs.cases import CASES, FULL, MAMBA, case_name, holds_token, obligation
-from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.interpretation import Interpretation, Opaque
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.proofs.several import alike, some_group, taking_part
 from hitproof.spec import hits
-from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.releases import fine
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import Formula, Term, for_all, for_each, implies, is_multiple, not_
+from hitproof.spec.terms import (
+    Formula,
+    Term,
+    choose,
+    for_all,
+    for_each,
+    implies,
+    is_multiple,
+    not_,
+)
 
 _FINE_CASES = tuple((kind, n) for kind, n in CASES if kind in fine.FINE_KINDS)
 
@@ -200,6 +206,198 @@ def _on_hash_units(at: Interpretation, stay: bool = False) -> Statement:
         (*exists, ("a hash unit has a token", 1 <= unit)),
         (then.block_size == size) & same & (then.eagle == group.eagle),
     )
+
+
+# --- hits of any number of groups ----------------------------------------------------------
+
+
+def _in_units(at: Interpretation) -> tuple[Term, Term, Term, Callable[..., Formula], Hypotheses]:
+    """A hash unit, cap and horizon, and what is held: any units, of any group, with these."""
+    size, cap, horizon = (at.integer(n) for n in ("hash_block_size", "cap", "horizon"))
+    held = at.block_sets("held")
+
+    def holds(groups: Any, *told: Any) -> Formula:
+        *numbers, entries, index, unit = told
+        asked = groups[index].block_size == at.groups()[index].block_size
+        for number, given in zip(numbers, (size, cap, horizon), strict=True):
+            asked &= number == given
+        return asked & held(index, unit) & entries(index, unit)
+
+    return size, cap, horizon, holds, (("a hash unit has a token", 1 <= size),)
+
+
+def _served(
+    at: Interpretation, length: Term
+) -> tuple[Formula, Callable[[Term, Group], Formula], Hypotheses]:
+    """Whether a hit is valid, and whether a group may serve it and holds what it requires."""
+    size, cap, horizon, holds, hypotheses = _in_units(at)
+    groups, entries, held = at.groups(), at.block_sets("entries"), at.block_sets("held")
+    valid = fine.valid_fine_hit(groups, size, length, cap, horizon, entries, holds)
+
+    def serves(index: Term, group: Group) -> Formula:
+        shape = geometry(replace(group, block_size=size), size)
+        boundary = length // size
+        run = for_all(
+            0,
+            hits.run_end(shape, boundary),
+            lambda unit: implies(
+                hits.in_required_run(shape, unit, boundary),
+                held(index, unit) & entries(index, unit),
+            ),
+        )
+        return (boundary <= cap // size) & (hits.run_end(shape, boundary) <= horizon // size) & run
+
+    return valid, serves, hypotheses
+
+
+@obligation(
+    "each_group_serves_a_valid_fine_hit",
+    "A valid fine-grained hit ends on a hash unit, and each of any number of groups that take part "
+    "may serve it and holds every hash unit that it requires.",
+)
+def _served_by_each(at: Interpretation) -> Statement:
+    length, size = at.integer("length"), at.integer("hash_block_size")
+    _, index, group, exists = taking_part(at)
+    valid, serves, hypotheses = _served(at, length)
+    return Statement(
+        (*exists, *hypotheses, ("the hit is not empty", length != 0), ("it is valid", valid)),
+        (0 <= length) & is_multiple(length, size) & serves(index, group),
+    )
+
+
+@obligation(
+    "a_fine_hit_that_each_group_serves_is_valid",
+    "A fine-grained hit on a hash unit is valid if each of any number of groups that take part may "
+    "serve it and holds every hash unit that it requires. No hit is valid, too.",
+)
+def _served_by_all(at: Interpretation) -> Statement:
+    length, size = at.integer("length"), at.integer("hash_block_size")
+    valid, serves, hypotheses = _served(at, length)
+    served = for_each(at.groups(), lambda i, each: implies(each.prefix_cacheable, serves(i, each)))
+    aligned = (0 <= length) & is_multiple(length, size)
+    is_served = (length == 0) | (aligned & served)
+    return Statement((*hypotheses, ("the hit is empty, or served by each", is_served)), valid)
+
+
+def _read_has_an_entry(at: Interpretation, kind: GroupKind, further: int = 0) -> Statement:
+    """``further``: how many hash units past what the hit requires."""
+    size, cap, horizon, _, hypotheses = _in_units(at)
+    length, unit, block = (at.integer(name) for name in ("length", "unit", "block"))
+    groups, index, group, exists = taking_part(at)
+    entries, held = at.block_sets("entries"), at.block_sets("held")
+    valid = fine.valid_fine_hit(
+        groups, size, length, cap, horizon, entries, lambda *told: held(*told[-2:])
+    )
+    units = group.block_size // size
+    shape, reach = geometry(replace(group, block_size=size), size), at.integer("reach")
+    seen = choose(group.eagle, lambda: horizon, lambda: cap)
+    is_held = fine.holds_unit(groups, size, cap, horizon, entries, index, unit)
+
+    def is_absent(entry: Term) -> Formula:
+        backs = entry == unit if kind is MAMBA else unit <= entry
+        return implies(backs & holds_token(block, entry, units), not_(entries(index, entry)))
+
+    return Statement(
+        (
+            *exists,
+            *hypotheses,
+            ("it is of the kind", group.kind == kind),
+            ("a block is some hash units", 1 <= units),
+            ("a lookup peeks this far", reach == seen // size),
+            ("the hit is not empty", 1 <= length),
+            ("it is valid", valid),
+            (
+                "the unit is required",
+                hits.in_required_run(shape, unit - further, length // size),
+            ),
+            ("the block holds it", holds_token(block, unit, units)),
+            ("a unit is held as its entries say", held(index, unit) == is_held),
+        ),
+        not_(for_all(0, reach, is_absent)),
+    )
+
+
+def _vouched_by_entries() -> Iterable[Obligation]:
+    for kind in fine.FINE_KINDS:
+        state = partial(_read_has_an_entry, kind=kind)
+        what = "at or past its end in its block" if kind is FULL else "at its end"
+        yield Obligation(
+            case_name("what_a_fine_hit_requires_has_an_entry", kind),
+            "Of any number of groups, each of the kind that takes part has, for each hash unit "
+            f"that a valid fine-grained hit requires, an entry {what} that lookup may ask for.",
+            state,
+            (
+                Mutant(
+                    "one_unit_further",
+                    "So it has for the hash unit after one that is required.",
+                    partial(state, further=1),
+                ),
+            ),
+        )
+
+
+@obligation(
+    "a_unit_is_held_as_far_as_its_group_peeks",
+    "Whether a hash unit of one of any number of groups is held depends on the entries up to the "
+    "cap, or with EAGLE up to the horizon.",
+    to_the_cap=("It depends on those up to the cap, with EAGLE or without.", {"to_the_cap": True}),
+)
+def _held_as_far(at: Interpretation, to_the_cap: bool = False) -> Statement:
+    size, cap, horizon, _, hypotheses = _in_units(at)
+    groups, index, group, exists = taking_part(at)
+    entries, unit = at.block_sets("entries"), at.integer("unit")
+    reach = cap if to_the_cap else choose(group.eagle, lambda: horizon, lambda: cap)
+    told = group.kind, unit, group.block_size // size, reach // size
+    return Statement(
+        (*exists, *hypotheses),
+        fine.holds_unit(groups, size, cap, horizon, entries, index, unit)
+        == fine.is_held(*told, lambda entry: entries(index, entry)),
+    )
+
+
+@obligation(
+    "witness_entries_are_those_that_hold_a_unit",
+    "A hash unit of one of any number of groups is held if and only if one of its witness entries "
+    "is cached.",
+    but_the_last=("It is if and only if one but the last is.", {"last": 1}),
+)
+def _witnesses(at: Interpretation, last: int = 0) -> Statement:
+    size, horizon, unit = (at.integer(n) for n in ("hash_block_size", "horizon", "unit"))
+    _, index, group, exists = taking_part(at)
+    entries = at.block_sets("entries")
+    of_unit = fine.witness_entries(group, size, unit, horizon)
+    end = of_unit.stop - last
+    none = for_all(of_unit.start, end, lambda entry: not_(entries(index, entry)))
+    told = group.kind, unit, group.block_size // size, horizon // size
+    held = fine.is_held(*told, lambda entry: entries(index, entry))
+    return Statement((*exists, ("a hash unit has a token", 1 <= size)), held == not_(none))
+
+
+def _longest(at: Interpretation) -> Statement:
+    other, (size, cap, horizon, holds, hypotheses) = at.compared("other"), _in_units(at)
+    groups, entries = at.groups(), at.block_sets("entries")
+    hit = fine.longest_fine_hit(groups, size, cap, horizon, entries, holds)
+
+    def is_valid(length: Term) -> Formula:
+        return fine.valid_fine_hit(groups, size, length, cap, horizon, entries, holds)
+
+    return Statement(
+        (
+            *hypotheses,
+            ("another hit is within the cap", (1 <= other) & (other <= cap)),
+            ("it is valid", is_valid(other)),
+        ),
+        (other <= hit) & (hit <= cap) & is_valid(hit),
+    )
+
+
+LONGEST = Obligation(
+    "no_valid_fine_hit_is_longer",
+    "If any fine-grained hit of any number of groups is valid, the longest one is, it is within "
+    "the cap, and no other is longer.",
+    _longest,
+    interpretation=Opaque,
+)
 
 
 def _vouched_for() -> Iterable[Obligation]:
@@ -396,6 +594,12 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
         *_ends,
         *_on_hash_units,
         *_vouched_for(),
+        *_served_by_each,
+        *_served_by_all,
+        *_held_as_far,
+        *_witnesses,
+        *_vouched_by_entries(),
+        LONGEST,
         *_on_block_edges(),
     )
 }

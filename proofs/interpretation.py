@@ -515,10 +515,11 @@ class Abstract(Z3Interpretation):
         self._depths: dict[int, tuple[Term, int]] = {}
         self._each: dict[int, tuple[Term, Term]] = {}
         self._quantified: list[tuple[Term, Callable[[Term], Formula]]] = []
-        self._depth = 0
+        self._depth = self._within = 0
         self._instances: set[tuple[int, int]] = set()
         self._compared: list[Term] = []
         self._extremes: list[Callable[[Term], Term]] = []
+        self._greatest: dict[tuple[int, ...], tuple[Term, tuple[Term, ...]]] = {}
 
     def assumptions(self) -> list[Term]:
         """The quotients' definitions, and the axioms of products at the products named.
@@ -593,9 +594,13 @@ class Abstract(Z3Interpretation):
 
     def _of_any_group(self, holds: Callable[[Term], Formula]) -> Term:
         """What is said of each group, by which it is known when it is said again."""
-        said, named = len(self._assumptions), dict(self._depths)
-        formula = self._value(holds(self._symbol(z3.Int("any_group", self.context))))
-        del self._assumptions[said:]
+        said, quantified = len(self._assumptions), len(self._quantified)
+        named = dict(self._depths)
+        self._within += 1  # a quantifier in this one has a variable of its own
+        any_one = z3.Int(f"any_group_{self._within}", self.context)
+        formula = self._value(holds(self._symbol(any_one)))
+        self._within -= 1
+        del self._assumptions[said:], self._quantified[quantified:]
         self._depths = named
         return formula
 
@@ -611,7 +616,15 @@ class Abstract(Z3Interpretation):
         return found
 
     def greatest(self, step: Term, limit: Term, holds: Callable[[Term], Formula]) -> Term:
-        """A fresh integer: 0, or a multiple for which it holds. No other such one is greater."""
+        """A fresh integer: 0, or a multiple for which it holds. No other such one is greater.
+
+        It is the same for what is said twice.
+        """
+        of_any = self._value(holds(self._symbol(z3.Int("any_multiple", self.context))))
+        terms = self._term(step), self._term(limit), of_any
+        key = tuple(each.get_id() for each in terms)
+        if key in self._greatest:
+            return self._greatest[key][0]
         found = self._symbol(z3.FreshInt("greatest", self.context))
         count = self._symbol(z3.FreshInt("count", self.context))
         some = (found == count * step) & (1 <= count) & (found <= limit) & holds(found)
@@ -624,6 +637,7 @@ class Abstract(Z3Interpretation):
 
         self._extremes.append(axiom)
         self._compared.append(found)
+        self._greatest[key] = found, terms
         return found
 
     def _instantiate(self) -> None:

@@ -4,18 +4,20 @@
 ``block_size`` in tokens; the rest as in `proofs.retention`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 from hitproof.proofs.cases import CASES, FULL, any_group, case_name, lookaheads, obligation
-from hitproof.proofs.interpretation import Interpretation
-from hitproof.proofs.obligation import Obligation, Statement
+from hitproof.proofs.interpretation import Interpretation, Opaque
+from hitproof.proofs.obligation import Mutant, Obligation, Statement
+from hitproof.proofs.several import alike, any_valid, on_edges, some_group, taking_part
 from hitproof.spec import hits, retention
-from hitproof.spec.groups import GroupKind
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases import sequential
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.terms import Term, is_multiple, not_
+from hitproof.spec.terms import Formula, Term, changed, for_each, implies, is_multiple, not_
 
 _LOOKING_AHEAD = tuple((kind, n) for kind, n in CASES if n)
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
@@ -135,6 +137,118 @@ def _turn_costs(at: Interpretation) -> Statement:
     )
 
 
+def _is_full(group: Group) -> Formula:
+    return group.kind == FULL
+
+
+def _same(group: Group, other: Group) -> Formula:
+    """Whether two groups do not differ, not even in the flag."""
+    return alike(group, other) & (group.eagle == other.eagle)
+
+
+@obligation(
+    "one_pass_suffices_with_full_attention_and_one_other_set",
+    "One pass suffices if, of any number of groups, each that takes part is the same as one of "
+    "full attention or as one of another kind.",
+    without_full_attention=("So it does of any two kinds.", {"any_kinds": True}),
+)
+def _suffices(at: Interpretation, any_kinds: bool = False) -> Statement:
+    groups, _, full, exists = taking_part(at)
+    another, other_exists = some_group(at, "other")
+    other = groups[another]
+
+    def is_one_of_them(_: Term, each: Group) -> Formula:
+        return implies(each.prefix_cacheable, _same(each, full) | _same(each, other))
+
+    return Statement(
+        (
+            *exists,
+            *other_exists,
+            ("so does the other one", other.prefix_cacheable),
+            ("the other is of another kind", not_(_is_full(other))),
+            *(() if any_kinds else (("the one is of full attention", _is_full(full)),)),
+            ("each is the same as one of them", for_each(groups, is_one_of_them)),
+        ),
+        sequential.one_pass_suffices(groups),
+    )
+
+
+@obligation(
+    "one_pass_suffices_with_nothing_else",
+    "If it suffices, some group that takes part is of full attention, some is not, and any two "
+    "that take part are the same if both are, or neither is.",
+    whatever_their_kind=("Any two are the same.", {"whatever": True}),
+)
+def _suffices_only(at: Interpretation, whatever: bool = False) -> Statement:
+    groups, _, group, exists = taking_part(at)
+    another, other_exists = some_group(at, "other")
+    other = groups[another]
+
+    def is_absent(full: bool) -> Formula:
+        return for_each(
+            groups, lambda _, each: not_(each.prefix_cacheable & (_is_full(each) == full))
+        )
+
+    same_turn = True if whatever else _is_full(group) == _is_full(other)
+    return Statement(
+        (
+            *exists,
+            *other_exists,
+            ("so does the other one", other.prefix_cacheable),
+            ("one pass suffices", sequential.one_pass_suffices(groups)),
+        ),
+        implies(same_turn, _same(group, other)) & not_(is_absent(True)) & not_(is_absent(False)),
+    )
+
+
+def _joint(at: Interpretation, policy: LookaheadHorizon, further: int = 0) -> Statement:
+    """What a release's lookup returns, of any number of groups, whatever decides on a hit.
+
+    ``further``: how many tokens further than it should it may peek.
+    """
+    groups, cached = at.groups(), at.block_sets("cached")
+    alignment, num_tokens = at.integer("alignment"), at.integer("num_tokens")
+
+    def longest(asked: Callable[[Group], Formula], cap: Term, reach: Term) -> Term:
+        some = changed(
+            groups,
+            lambda each: replace(each, prefix_cacheable=each.prefix_cacheable & asked(each)),
+        )
+        return hits.longest_valid_hit(some, alignment, cap, reach, cached, any_valid)
+
+    cap = num_tokens - 1
+    reach = further + (num_tokens if policy is LookaheadHorizon.HASHED else cap)
+    hit = sequential.longest_joint_hit(groups, alignment, num_tokens, policy, cached, any_valid)
+    together = hits.longest_valid_hit(groups, alignment, cap, reach, cached, any_valid)
+    first = longest(_is_full, cap, cap + further)
+    last = longest(lambda each: not_(_is_full(each)), first, first + further)
+    in_turn = sequential.one_pass_suffices(groups) & (policy is LookaheadHorizon.CANDIDATE)
+    return Statement(
+        (on_edges(at), ("there is a request", 1 <= num_tokens)),
+        (in_turn & (hit == last)) | (not_(in_turn) & (hit == together)),
+    )
+
+
+def joint() -> Iterable[Obligation]:
+    """Which hit a release's lookup returns."""
+    sentences = {
+        LookaheadHorizon.CANDIDATE: "Without a margin, a lookup of any number of groups returns "
+        "what full attention leaves and then the others, if one pass suffices; if not, the longest "
+        "valid hit.",
+        LookaheadHorizon.CAPPED: "With a horizon up to the last token a lookup of any number of "
+        "groups returns the longest valid hit.",
+        LookaheadHorizon.HASHED: "So it does with a horizon as far as tokens are hashed.",
+    }
+    yield from (*_suffices, *_suffices_only)
+    for policy, sentence in sentences.items():
+        state = partial(_joint, policy=policy)
+        further = Mutant(
+            "peeks_further", "So it does if it peeks a token further.", partial(state, further=1)
+        )
+        name = f"lookup_of_a_release_returns[{policy}]"
+        yield Obligation(name, sentence, state, (further,), Opaque)
+
+
 def no_margin() -> Iterable[Obligation]:
     """What a longer horizon changes, and what holds when the candidate is the horizon."""
     yield from _horizons()
@@ -160,6 +274,7 @@ def no_margin() -> Iterable[Obligation]:
             partial(_stays_valid, lookahead=lookahead),
         )
     yield from _turn_costs
+    yield from joint()
 
 
 # --- retention_keeps_junctions -------------------------------------------------------------

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hitproof.spec.terms import EXECUTABLE, TESTED
+from hitproof.spec.terms import TESTED
 
 
 class Divergence(StrEnum):
@@ -52,10 +52,6 @@ class Basis(StrEnum):
     TESTED = "tested"
     """A solver sees it, but there are single-point changes with which every theorem is still
     proved. Tests notice these."""
-    EXECUTABLE = "executable"
-    """It takes whole configurations or gives Python values, and so runs on ints only. Tests compare
-    it with the words that it stands for on all small cases, and each single-point mutant of it
-    must be noticed."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,5 @@ IN_VLLM: dict[Clause, str] = {_named(name): text for name, text in _ROWS["in_vll
 
 
 def basis(clause: Clause) -> Basis:
-    """Whether a clause is proved, seen by solvers but only tested in full, or only runs."""
-    if clause in EXECUTABLE:
-        return Basis.EXECUTABLE
+    """Whether a clause is proved, or seen by solvers but only tested in full."""
     return Basis.TESTED if clause in TESTED else Basis.PROVED

@@ -28,18 +28,9 @@ Formula: TypeAlias = Any
 _Clause = TypeVar("_Clause", bound=Callable[..., Any])
 _Item = TypeVar("_Item")
 
-EXECUTABLE: set[Callable[..., Any]] = set()
-"""The clauses that no solver sees. A test compares them with what the theorems ask of solvers."""
-
 TESTED: set[Callable[..., Any]] = set()
 """The clauses that solvers see, but not every change of them (`conformance.spec_mutants`). A test
 compares this with what the theorems notice."""
-
-
-def executable(clause: _Clause) -> _Clause:
-    """Mark a clause that takes whole configurations or gives Python values: it runs on ints."""
-    EXECUTABLE.add(clause)
-    return clause
 
 
 def tested(clause: _Clause) -> _Clause:

@@ -15,12 +15,12 @@ The producer registers each block that it fills at its end, as with aligned hits
 of its prompt at the prompt's end (`tail_boundary`), from which later requests resume.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 
-from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
+from hitproof.spec.groups import Group, GroupKind, alignment
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary, resend_cap
@@ -29,14 +29,14 @@ from hitproof.spec.terms import (
     Items,
     Term,
     Tokens,
+    changed,
     choose,
-    executable,
     for_all,
     for_each,
     for_some,
     min,
     not_,
-    tested,
+    span,
 )
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
@@ -132,19 +132,20 @@ def witness_end(kind: GroupKind, unit: Term, units: Term) -> Term:
     holds all keys and values up to there. For Mamba, only the entry at the unit itself: the state
     as of its last token. A kind that is not in `FINE_KINDS` has blocks of one hash unit.
     """
-    if kind is GroupKind.FULL_ATTENTION:
-        return (block_of(unit, units) + 1) * units
-    return unit + 1
+    return choose(
+        kind == GroupKind.FULL_ATTENTION,
+        lambda: (block_of(unit, units) + 1) * units,
+        lambda: unit + 1,
+    )
 
 
-@executable
-def witness_entries(group: Group, hash_block_size: int, unit: int, horizon: int) -> range:
+def witness_entries(group: Group, hash_block_size: Tokens, unit: Term, horizon: Tokens) -> range:
     """The entries any one of which shows that the group's content for hash unit ``unit`` is cached.
 
     The entry must lie within the ``horizon`` (tokens), as far as the lookup may peek.
     """
     end = witness_end(group.kind, unit, group.block_size // hash_block_size)
-    return range(unit, min(end, horizon // hash_block_size))
+    return span(unit, min(end, horizon // hash_block_size))
 
 
 def is_held(
@@ -164,62 +165,61 @@ def is_held(
     return not_(absent)
 
 
-@tested
 def peek(group: Group, cap: Tokens, horizon: Tokens) -> Tokens:
     """How far, in tokens, the entries that a lookup may ask a group for reach.
 
     A lookup peeks past the ``cap`` for the lookahead block only.
     """
-    return horizon if group.eagle else cap
+    return choose(group.eagle, lambda: horizon, lambda: cap)
 
 
-@executable
-def valid_fine_hit(
-    groups: Sequence[Group],
-    hash_block_size: int,
-    length: int,
-    cap: int,
-    horizon: int,
+def holds_unit(
+    groups: Items[Group],
+    hash_block_size: Tokens,
+    cap: Tokens,
+    horizon: Tokens,
     entries: Cached,
+    index: Term,
+    unit: Term,
+) -> Formula:
+    """Whether the content of group ``index`` for hash unit ``unit`` is cached, see `is_held`."""
+    group = groups[index]
+    units, reach = group.block_size // hash_block_size, peek(group, cap, horizon) // hash_block_size
+    return is_held(group.kind, unit, units, reach, partial(entries, index))
+
+
+def valid_fine_hit(
+    groups: Items[Group],
+    hash_block_size: Tokens,
+    length: Tokens,
+    cap: Tokens,
+    horizon: Tokens,
+    entries: Cached,
+    holds: Callable[..., Formula] = holds_unit,
 ) -> bool:
     """Whether a fine-grained hit of ``length`` tokens is valid; see `longest_fine_hit`."""
-    in_units = [at_hash_units(group, hash_block_size) for group in groups]
-    held = partial(_is_held, groups, hash_block_size, cap, horizon, entries)
+    in_units = changed(groups, lambda group: at_hash_units(group, hash_block_size))
+    held = partial(holds, groups, hash_block_size, cap, horizon, entries)
     return valid_hit(in_units, hash_block_size, length, cap, horizon, held)
 
 
-@executable
 def longest_fine_hit(
-    groups: Sequence[Group], hash_block_size: int, cap: int, horizon: int, entries: Cached
+    groups: Items[Group],
+    hash_block_size: Tokens,
+    cap: Tokens,
+    horizon: Tokens,
+    entries: Cached,
+    holds: Callable[..., Formula] = holds_unit,
 ) -> int:
-    """The longest valid fine-grained hit in tokens: what lookup must return.
+    """The longest valid fine-grained hit in tokens: what lookup must return if `is_fine_grained`.
 
     ``entries(g, i)``: whether group g has a block registered under the prefix that ends with hash
-    unit i. Other arguments as in `spec.hits.longest_valid_hit`. Raises `ConfigurationError` unless
-    `is_fine_grained`.
+    unit i; ``holds`` decides by them what is cached. Other arguments as in
+    `spec.hits.longest_valid_hit`.
     """
-    if not is_fine_grained(groups, hash_block_size):
-        raise ConfigurationError(
-            "fine-grained hits need a Mamba block larger than a hash unit, and other groups of "
-            "full attention, of Mamba or with blocks of one hash unit; ask for aligned hits"
-        )
-    in_units = [at_hash_units(group, hash_block_size) for group in groups]
-    held = partial(_is_held, groups, hash_block_size, cap, horizon, entries)
+    in_units = changed(groups, lambda group: at_hash_units(group, hash_block_size))
+    held = partial(holds, groups, hash_block_size, cap, horizon, entries)
     return longest_valid_hit(in_units, hash_block_size, cap, horizon, held)
-
-
-def _is_held(
-    groups: Sequence[Group],
-    hash_block_size: int,
-    cap: int,
-    horizon: int,
-    entries: Cached,
-    index: int,
-    unit: int,
-) -> bool:
-    group = groups[index]
-    units, reach = group.block_size // hash_block_size, peek(group, cap, horizon) // hash_block_size
-    return bool(is_held(group.kind, unit, units, reach, partial(entries, index)))
 
 
 def tail_boundary(

@@ -11,13 +11,25 @@ that is a fault, not a policy. In these layouts the spec requires the longest hi
 a fixed horizon.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
-from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, is_looked_up_with
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.terms import Blocks, Formula, executable
+from hitproof.spec.terms import (
+    Blocks,
+    Formula,
+    Items,
+    Term,
+    Tokens,
+    changed,
+    choose,
+    for_each,
+    for_some,
+    implies,
+    not_,
+)
 
 
 def valid_without_margin(
@@ -31,53 +43,68 @@ def valid_without_margin(
     return valid_boundary(group, boundary, candidate, candidate, cached)
 
 
-@executable
-def lookup_order(groups: Sequence[Group]) -> tuple[int, ...]:
-    """The indices of the groups in the order in which they are looked up: full attention first.
-
-    vLLM: ``HybridKVCacheCoordinator.verify_and_split_kv_cache_groups``. Groups that opt out of
-    prefix caching are not looked up, and equal groups are looked up together.
-    """
-    return tuple(
-        index
-        for index, group in sorted(
-            enumerate(groups), key=lambda item: item[1].kind is not GroupKind.FULL_ATTENTION
-        )
-        if group.prefix_cacheable
-    )
-
-
-@executable
-def one_pass_suffices(groups: Sequence[Group]) -> bool:
+def one_pass_suffices(groups: Items[Group]) -> bool:
     """Whether one lookup in each set of equal groups leaves a hit that is valid for all groups.
 
     It does with full attention and one other set: full attention, which comes first, can serve
-    every shorter hit as well. vLLM: ``is_simple_hybrid`` of ``HybridKVCacheCoordinator``.
+    every shorter hit as well. Groups that opt out of prefix caching are not looked up. vLLM:
+    ``is_simple_hybrid`` of ``HybridKVCacheCoordinator``.
     """
-    kinds = [group.kind for group in dict.fromkeys(groups) if group.prefix_cacheable]
-    return len(kinds) == 2 and kinds.count(GroupKind.FULL_ATTENTION) == 1
+
+    def is_full(_: Term, group: Group) -> Formula:
+        return group.prefix_cacheable & _is_full(group)
+
+    def is_other(_: Term, group: Group) -> Formula:
+        return group.prefix_cacheable & not_(_is_full(group))
+
+    def is_like_all(_: Term, group: Group) -> Formula:
+        def is_like(_: Term, other: Group) -> Formula:
+            both = group.prefix_cacheable & other.prefix_cacheable
+            same = is_looked_up_with(group, other) & (group.eagle == other.eagle)
+            return implies(both & (_is_full(group) == _is_full(other)), same)
+
+        return for_each(groups, is_like)
+
+    two = for_some(groups, is_full) & for_some(groups, is_other)
+    holds: bool = two & for_each(groups, is_like_all)
+    return holds
 
 
-@executable
 def longest_joint_hit(
-    groups: Sequence[Group],
-    alignment_tokens: int,
-    num_tokens: int,
+    groups: Items[Group],
+    alignment_tokens: Tokens,
+    num_tokens: Tokens,
     policy: LookaheadHorizon,
     cached: Cached,
+    valid: Callable[..., Formula] = valid_boundary,
 ) -> int:
     """The hit, in tokens, that a request of ``num_tokens`` tokens gets under a release's policy.
 
     Arguments as in `spec.hits.valid_hit`. With a fixed horizon it is the longest valid hit.
-    Without a margin it is what one pass over the groups in `lookup_order` leaves, provided that
-    `one_pass_suffices`; in other layouts, too, it is the longest valid hit.
+    Without a margin it is what a lookup in full attention and then one in the other groups leave,
+    provided that `one_pass_suffices`; in other layouts, too, it is the longest valid hit.
     """
     cap = num_tokens - 1
-    if policy is not LookaheadHorizon.CANDIDATE or not one_pass_suffices(groups):
-        return longest_valid_hit(groups, alignment_tokens, cap, horizon(policy, num_tokens), cached)
-    candidate = cap
-    for current in dict.fromkeys(groups[index] for index in lookup_order(groups)):
-        asked = [replace(group, prefix_cacheable=group == current) for group in groups]
+
+    def in_turn(is_asked: Callable[[Group], Formula], candidate: Tokens) -> Tokens:
+        asked = changed(
+            groups,
+            lambda group: replace(group, prefix_cacheable=group.prefix_cacheable & is_asked(group)),
+        )
         peek = horizon(policy, num_tokens, candidate)
-        candidate = longest_valid_hit(asked, alignment_tokens, candidate, peek, cached)
-    return candidate
+        return longest_valid_hit(asked, alignment_tokens, candidate, peek, cached, valid)
+
+    def at_once() -> Tokens:
+        peek = horizon(policy, num_tokens)
+        return longest_valid_hit(groups, alignment_tokens, cap, peek, cached, valid)
+
+    hit: int = choose(
+        one_pass_suffices(groups) if policy is LookaheadHorizon.CANDIDATE else False,
+        lambda: in_turn(lambda group: not_(_is_full(group)), in_turn(_is_full, cap)),
+        at_once,
+    )
+    return hit
+
+
+def _is_full(group: Group) -> Formula:
+    return group.kind == GroupKind.FULL_ATTENTION

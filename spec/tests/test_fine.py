@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import combinations, product
 
-import pytest
-
-from hitproof.spec.groups import ConfigurationError, Group
+from hitproof.spec.groups import Group
 from hitproof.spec.hits import longest_valid_hit
 from hitproof.spec.releases.fine import (
     FineTail,
@@ -144,8 +142,6 @@ def test_hits_end_on_hash_blocks_or_on_block_edges() -> None:
     assert hit_alignment(groups, 2, HitGranularity.FINE) == 2
     assert hit_alignment(groups, 2, HitGranularity.ALIGNED) == 12
     assert hit_alignment(groups[:1], 2, HitGranularity.FINE) == 4
-    with pytest.raises(ConfigurationError, match="ask for aligned hits"):
-        longest_fine_hit(groups[:1], 2, 8, 8, lambda *_: True)
 
 
 def test_the_end_of_a_prompt_is_kept_for_what_hits_when_all_of_it_is_there() -> None:

@@ -8,7 +8,6 @@ from hitproof.spec.hits import longest_valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.sequential import (
     longest_joint_hit,
-    lookup_order,
     one_pass_suffices,
     valid_without_margin,
 )
@@ -105,7 +104,6 @@ def test_where_turns_had_to_be_repeated_the_longest_valid_hit_is_due() -> None:
 
 def test_groups_that_opt_out_have_no_turn() -> None:
     groups = (Group(FULL, 1, prefix_cacheable=False), Group(SLIDING, 1, 2), Group(FULL, 1))
-    assert lookup_order(groups) == (2, 1)
     assert longest_joint_hit(groups, 1, 9, CANDIDATE, lambda g, _: g != 0) == 8
 
 

@@ -92,7 +92,6 @@ def _add_chain(
 
 _UNPROVED = {
     str(Basis.TESTED): ", since no theorem notices some changes of them",
-    str(Basis.EXECUTABLE): ", on ints only",
 }
 """Why clauses with these labels are not proved."""
 
@@ -100,20 +99,13 @@ _UNPROVED = {
 def _labels(claim: str, parts: list[ProofResult]) -> Iterator[tuple[str, str]]:
     """Each clause of a claim, and how what the solvers were asked about it ended.
 
-    One that they were not asked about is executable, and one of which they do not notice every
+    One that they were not asked about is not proved, and one of which they do not notice every
     change is tested; see `spec.claims.Basis`.
     """
-    unfinished = any(part.status is not Status.PROVED for part in parts)
     for clause in CLAIMS[claim].clauses if claim in CLAIMS else ():
         name = clause.__name__
         ended = {part.status for part in parts if name in part.clauses}
-        proved = ended == {Status.PROVED}
-        if proved:
-            yield name, basis(clause)
-        elif ended or (basis(clause) is not Basis.EXECUTABLE and unfinished):
-            yield name, "not proved"
-        else:
-            yield name, Basis.EXECUTABLE
+        yield name, basis(clause) if ended == {Status.PROVED} else "not proved"
 
 
 def _by_label(labels: dict[str, str]) -> dict[str, list[str]]:
