@@ -40,6 +40,13 @@ def rows_of(file: Path, test: str) -> list[Any]:
     return rows
 
 
+def programs(file: str) -> dict[str, str]:
+    """The programs of a test's module, which tests run or read, in ``cases/programs.toml``."""
+    text = Path(file).with_name("cases").joinpath("programs.toml").read_text("utf-8")
+    made: dict[str, str] = tomllib.loads(text)[Path(file).stem]
+    return made
+
+
 def faults(file: Path, module: str) -> dict[str, dict[str, Fault]]:
     """The tables of a file, each with its faults by name; in ``module`` where none is named."""
     tables = tomllib.loads(file.read_text("utf-8"))

@@ -27,6 +27,7 @@ from hitproof.conformance.histories.workloads import (
 )
 from hitproof.conformance.ledger.ledger import CauseStatus, Judgement, load
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.tests.editing import programs
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration import cli
@@ -532,42 +533,7 @@ def test_its_test_fails_without_it_and_passes_with_it(fix: Fix, tmp_path: Path) 
 
 # --- vLLM's own tests
 
-SUITE = """
-import os
-import time
-import pytest
-from vllm.v1.core import kv_cache_utils
-
-def test_passes():
-    assert kv_cache_utils.__file__.startswith(os.getcwd())
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_of_two(number):
-    assert number == 1
-
-def test_ends_the_process():
-    os._exit(1)
-
-def test_is_killed():
-    os.kill(os.getpid(), 9)
-
-def test_does_not_end():
-    time.sleep(1000)
-
-def test_is_skipped():
-    pytest.skip("no device")
-
-@pytest.fixture
-def broken():
-    yield
-    assert False
-
-def test_after_which_all_fails(broken):
-    pass
-
-def test_last():
-    pass
-"""
+SUITE = programs(__file__)["SUITE"]
 
 
 @pytest.mark.long

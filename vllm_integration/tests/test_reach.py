@@ -4,35 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from hitproof.conformance.tests.editing import programs
 from hitproof.vllm_integration.targets.reach import CORE, Reach, reach
 
-TEXT = '''
-from math import ceil, floor as down
-LIMIT = 3
-class Pool:
-    size: int = 1
-    def __init__(self):
-        self.free = self.count()
-    def __len__(self):
-        return 0
-    def count(self):
-        """How many."""
-        return 1
-class Item:
-    def __init__(self):
-        self.number = 0
-class Shared(Pool[Item]):
-    def __init__(self):
-        super().__init__()
-    def alone(self, pool: Pool):
-        return LIMIT
-def made():
-    return Shared()
-def rounded(number):
-    return ceil(number)
-def lower(number):
-    return down(number)
-'''
+TEXT = programs(__file__)["TEXT"]
 FUNCTIONS = {
     *("Pool.__init__", "Pool.__len__", "Pool.count", "Shared.__init__", "Shared.alone"),
     *("Item.__init__", "made", "rounded", "lower"),

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hitproof.conformance.histories.json_format import read, read_lines
+from hitproof.conformance.tests.editing import programs
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof, release
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.tests.test_aliases import HISTORY
@@ -139,132 +140,7 @@ def test_upstreams_tests_of_tiers_pass_as_the_guide_says(kind: str, tmp_path: Pa
         assert re.search(rf"\b{number} (times|lookups judged)", result.stdout), number
 
 
-SCENARIOS = """
-import inspect
-import pytest
-import vllm.v1.core.kv_cache_manager as kv_cache_manager
-from vllm.v1.core.block_pool import BlockPool
-from vllm.v1.core import single_type_kv_cache_manager as managers
-
-from hitproof.conformance.histories.schema import Finish
-from hitproof.conformance.playing.player import Player
-from hitproof.conformance.histories.json_format import read
-from hitproof.vllm_integration.adapter.managers import VllmManagers
-
-GROUPS = {
-    "full": '[{"kind": "full_attention", "block_size": 4}]',
-    "window": '[{"kind": "full_attention", "block_size": 4},'
-              ' {"kind": "sliding_window", "block_size": 4, "window": 9}]',
-}
-
-
-def play(groups="full", extra=""):
-    history = read('''{"engine": {"groups": %s, "num_gpu_blocks": 60, "hash_block_size": 4,
-        "max_model_len": 100},
-        "requests": {"a": {"prompt": [[1, 33]], "output": [90, 91]},
-                     "b": {"prompt": [[1, 20], [60, 72]]}, "c": {"prompt": [[1, 40]]}},
-        "steps": [{"do": "schedule", "request": "a", "tokens": 16},
-                  {"do": "schedule", "request": "a"}, {"do": "schedule", "request": "a"},
-                  {"do": "schedule", "request": "b"},
-                  {"do": "finish", "request": "a"}, {"do": "schedule", "request": "c"}%s]}'''
-        % (GROUPS[groups], extra))
-    played = Player(history, VllmManagers().start(history.engine))
-    for step in history.steps:
-        played.play(step)
-    return played
-
-
-def broken(owner, name, make, groups="full", extra=""):
-    raw = inspect.getattr_static(owner, name)
-    made = make(getattr(raw, "__func__", raw))
-    return owner, name, classmethod(made) if isinstance(raw, classmethod) else made, groups, extra
-
-
-def leave_out(original):
-    def cache(self, num_cached_blocks, num_full_blocks, **k):
-        if num_full_blocks > num_cached_blocks + 1:
-            k |= {"num_cached_blocks": num_cached_blocks + 1, "num_full_blocks": num_full_blocks}
-            original(self, **k | {"block_mask": None})
-    return cache
-
-
-def drop(original):
-    def touch(self, blocks, *a, **k):
-        original(self, blocks, *a, **k)
-        for block in blocks:
-            for each in block if isinstance(block, (list, tuple)) else (block,):
-                if each.block_hash is not None:
-                    self.cached_block_hash_to_block.pop(each.block_hash, each.block_id)
-    return touch
-
-
-def keep(original):
-    def free(self, request_id):
-        blocks = list(self.req_to_blocks[request_id])
-        original(self, request_id)
-        self.req_to_blocks[request_id] = blocks
-    return free
-
-
-Full, ENDS = managers.FullAttentionManager, ', {"do": "finish", "request": "b"}'
-BROKEN = {
-    "a_block_less": broken(Full, "find_longest_cache_hit", lambda old: lambda cls, *a, **k: tuple(
-        table[:-1] for table in old(cls, *a, **k))),
-    "a_block_left_out": broken(BlockPool, "cache_full_blocks", leave_out),
-    "a_leak": broken(BlockPool, "free_blocks", lambda old: lambda self, blocks, *a, **k: old(
-        self, list(blocks)[1:], *a, **k)),
-    "another_free_order": broken(BlockPool, "free_blocks", lambda old: (
-        lambda self, blocks, *a, **k: old(self, list(blocks)[::-1], *a, **k))),
-    "a_stale_key": broken(BlockPool, "_maybe_evict_cached_block", lambda _: (
-        lambda self, block: block.reset_hash()),
-        extra=', {"do": "evict", "request": "c", "group": 0, "blocks": [0, 1]}'),
-    "a_key_that_is_dropped": broken(BlockPool, "touch", drop),
-    "tables_that_outlive_their_request": broken(Full, "free", keep, extra=ENDS),
-    "a_reset_that_keeps_keys": broken(BlockPool, "reset_prefix_cache", lambda _: lambda self: True,
-        extra=ENDS + ', {"do": "finish", "request": "c"}, {"do": "reset"}'),
-    "a_window_freed_too_early": broken(managers.SlidingWindowManager, "get_num_skipped_tokens",
-        lambda old: lambda self, n: old(self, n) + 4, "window"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_broken(name, monkeypatch):
-    *patch, groups, extra = BROKEN[name]
-    monkeypatch.setattr(*patch)
-    play(groups, extra)
-
-
-@pytest.mark.xfail(strict=True)
-def test_expected_to_fail(monkeypatch):
-    test_broken("a_block_less", monkeypatch)
-
-
-def test_sound():
-    play("full")
-    play("window")
-
-
-def test_somebody_edits_the_cache():
-    played = play()
-    pool = played.manager._pool
-    cache = pool.cached_block_hash_to_block._cache
-    del cache[next(iter(cache))]
-    played.play(Finish("b"))
-    assert played.manager._manager.get_computed_blocks(played.manager._requests["a"])[1] == 0
-
-
-def test_somebody_takes_blocks():
-    played = play()
-    taken = played.manager._pool.get_new_blocks(3)
-    played.play(Finish("b"))
-    played.manager._pool.free_blocks(taken)
-
-
-def test_a_refusal_is_expected():
-    played = play()
-    with pytest.raises(ValueError):
-        played.manager._manager.allocate_slots(played.manager._requests["b"], 0)
-"""
+SCENARIOS = programs(__file__)["SCENARIOS"]
 BROKEN = {
     "a_block_less": "code  : hit-too-short(run=whole, short=one)",
     "a_block_left_out": "code  : prefix-block-unregistered",
@@ -298,66 +174,8 @@ def test_broken_managers_fail_their_tests_and_sound_ones_do_not(tmp_path: Path) 
     assert "allocate_slots raised ValueError" in result.stdout
 
 
-HISTORIES = """
-import json, pathlib, sys
-import vllm.v1.core.kv_cache_manager
-from hitproof.conformance.histories.generator import history
-from hitproof.conformance.histories.json_format import read
-from hitproof.conformance.histories.workload_json import is_workload
-from hitproof.conformance.playing.player import Player
-from hitproof.conformance.judge.judged_replay import replay
-from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.spec.releases.fine import is_fine_grained
-from hitproof.vllm_integration.adapter.managers import VllmManagers
-from hitproof.vllm_integration.shadow.scope import policies_of
-from hitproof.vllm_integration.shadow.session import Session, imported_version
-
-home = pathlib.Path(sys.argv[1])
-vllm = VllmManagers()
-texts = {path.stem: path.read_bytes()
-         for place in ("conformance/vectors", "vllm_integration/known")
-         for path in sorted((home / place).glob("*.json"))}
-played = {name: read(text) for name, text in texts.items() if not is_workload(text)}
-played |= {f"seed {seed}": history(seed, vllm.registers_tails) for seed in range(25)}
-told = {}
-for name, each in played.items():
-    if is_fine_grained(each.engine.groups, each.engine.hash_block_size):
-        continue  # hits inside blocks are not judged by the shadow, and it says so
-    try:
-        wanted = replay(each, vllm, policies_of(imported_version(), {})).findings
-        manager = None
-        session = Session(ledgers=())
-        manager = vllm.start(each.engine)
-        player = Player(each, manager)
-        for step in each.steps:
-            player.play(step)
-    except CannotJudge:
-        continue
-    except Exception:
-        if manager is None:
-            raise
-    finally:
-        session.close()
-    assert not session.report.errors, session.report.errors
-    told[name] = [sorted({" ".join((s.claim, s.divergence, str(s.defect))) for s in found})
-                  for found in ((w.signature for w in wanted), session.report.times)]
-print("TOLD " + json.dumps(told))
-"""
-RENAMED = """
-from hitproof.conformance.histories.json_format import read
-from hitproof.conformance.playing.player import Player
-from hitproof.vllm_integration.adapter.managers import VllmManagers
-
-HISTORY = %r
-
-def test_a_resend():
-    history = read(HISTORY)
-    manager = VllmManagers().start(history.engine)
-    player = Player(history, manager)
-    for step in history.steps:
-        assert not player.play(step)
-    manager._manager.find_computed_blocks(manager._requests["b"])
-"""
+HISTORIES = programs(__file__)["HISTORIES"]
+RENAMED = programs(__file__)["RENAMED"]
 
 
 @pytest.mark.long
@@ -393,7 +211,7 @@ UNSEEN = (
     *("local_prefix_", "group-hit-wrong", "zeroed-blocks-wrong"),
     *("uncached-block-reported", "hit-not-reported", "hit-reported-twice"),
     *("admission-not-kept", "admitted-without-space", "key-lost", "scratch-block-not-first"),
-    "common-prefix-not-shared",
+    *("common-prefix-not-shared", "event-spans-other-blocks"),
 )
 """The shadow has no content model; it judges the blocks that a request still has, and does not know
 which drafts in flight will be rejected. It asks nothing itself, so it sees no local prefix, no
@@ -472,71 +290,7 @@ def test_what_fails_a_run_though_no_test_fails(tmp_path: Path) -> None:
     assert "none.toml cannot be read" in result.stderr
 
 
-ENGINE = """
-import json, logging, os, pathlib, sys
-import vllm.plugins
-vllm.plugins.load_general_plugins()
-vllm.plugins.plugins_loaded = False
-vllm.plugins.load_general_plugins()  # vLLM may load them more than once
-from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
-from hitproof.conformance.histories.json_format import read
-from hitproof.conformance.playing.player import Player
-from hitproof.vllm_integration.adapter.managers import VllmManagers
-from hitproof.vllm_integration.shadow import live, shadow
-
-history = read(open(sys.argv[1]).read())
-written = pathlib.Path(os.environ["HITPROOF_SHADOW_FILE"])
-vllm = VllmManagers()
-logging.getLogger("vllm").setLevel("INFO")
-lookup = vars(FullAttentionManager)["find_longest_cache_hit"]
-
-
-def answers():
-    manager = vllm.start(history.engine)
-    player = Player(history, manager)
-    told = [player.play(step) for step in history.steps]
-    return told, dict(player.hits), manager.observe()
-
-
-def wrong(*arguments):
-    raise KeyError("of our own")
-
-
-def less(cls, *arguments, **keywords):
-    return tuple(table[:-1] for table in lookup.__func__(cls, *arguments, **keywords))
-
-
-def told(case):
-    running = len(live._running)
-    beside = [answers() for _ in range(6)]
-    live.stop()
-    found = written.read_text().splitlines() if written.exists() else []
-    written.unlink(missing_ok=True)
-    same = all(each == answers() for each in beside)
-    print("TOLD", json.dumps([case, same, running, [json.loads(line) for line in found]]))
-
-
-told("sound")
-for name in ("_as_reference", "before", "after"):
-    live.register()
-    original = getattr(shadow.Shadow, name)
-    setattr(shadow.Shadow, name, wrong)
-    told("broken " + name)
-    setattr(shadow.Shadow, name, original)
-os.environ["HITPROOF_SHADOW_SAMPLE"] = "0.0001"
-live.register()
-told("sample")
-os.environ["HITPROOF_SHADOW_SAMPLE"] = "2"
-live.register()
-told("bad sample")
-os.environ.update(HITPROOF_SHADOW_SAMPLE="1", HITPROOF_SHADOW="0")
-live.register()
-told("off")
-os.environ["HITPROOF_SHADOW"] = "1"
-live.register()
-FullAttentionManager.find_longest_cache_hit = classmethod(less)
-told("broken lookup")
-"""
+ENGINE = programs(__file__)["ENGINE"]
 
 
 @pytest.mark.long
