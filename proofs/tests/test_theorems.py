@@ -14,8 +14,16 @@ from hitproof.proofs.cases import CASES, KINDS
 from hitproof.proofs.interpretation import Abstract, Interpretation, Model, Replay
 from hitproof.proofs.lemmas import LEMMAS
 from hitproof.proofs.lookup import _two_hits
-from hitproof.proofs.obligation import Obligation, State, Statement, Taken, slips
-from hitproof.proofs.prover import ProofResult, Settings, Solver, prove, seen_in, watched
+from hitproof.proofs.obligation import Obligation, State, Statement, Taken, Theorem, slips
+from hitproof.proofs.prover import (
+    DEFAULTS,
+    Settings,
+    Solver,
+    prove,
+    prove_obligation,
+    seen_in,
+    watched,
+)
 from hitproof.proofs.scans import _setting
 from hitproof.proofs.theorems import COVERS, THEOREMS
 from hitproof.spec import attention, groups, hits, mask, retention, sharing
@@ -25,16 +33,13 @@ from hitproof.spec.terms import max
 
 pytestmark = pytest.mark.slow
 
+KEEPS = "mask_keeps_every_reachable_block"
+EVERY = (LEMMAS, *THEOREMS.values())
 ALL = [
     pytest.param(obligation, id=f"{theorem.name}-{obligation.name}")
-    for theorem in (LEMMAS, *THEOREMS.values())
+    for theorem in EVERY
     for obligation in theorem.obligations
 ]
-
-
-@pytest.fixture(scope="module")
-def results() -> dict[tuple[str, str], ProofResult]:
-    return {(result.claim, result.obligation): result for result in prove()}
 
 
 def test_each_claim_has_its_theorem() -> None:
@@ -92,7 +97,7 @@ def test_each_kind_of_group_is_covered() -> None:
 
 
 def test_names_are_unique() -> None:
-    for theorem in (LEMMAS, *THEOREMS.values()):
+    for theorem in EVERY:
         names = [obligation.name for obligation in theorem.obligations]
         assert len(names) == len(set(names))
         for obligation in theorem.obligations:
@@ -101,7 +106,7 @@ def test_names_are_unique() -> None:
 
 
 def test_obligations_rest_on_earlier_ones_of_their_theorem() -> None:
-    for theorem in (LEMMAS, *THEOREMS.values()):
+    for theorem in EVERY:
         before: set[Obligation] = set()
         for obligation in theorem.obligations:
             assert set(obligation.rests_on) <= before, obligation.name
@@ -140,31 +145,25 @@ def test_nothing_is_proved_without_what_it_rests_on(
     assert not solver.proves(without(obligation.state, taken), obligation.interpretation)[0]
 
 
-def test_everything_is_proved(results: dict[tuple[str, str], ProofResult]) -> None:
-    assert len(results) == len(ALL)
-    assert {key: r.detail for key, r in results.items() if r.status is not Status.PROVED} == {}
+@pytest.mark.parametrize("theorem", EVERY, ids=lambda theorem: theorem.name)
+def test_it_is_proved_and_each_mutant_is_refuted(theorem: Theorem) -> None:
+    for obligation in theorem.obligations:
+        result = prove_obligation(theorem.name, obligation, DEFAULTS)
+        assert result.status is Status.PROVED, (obligation.name, result.detail)
+        tried = {each.name: each for each in obligation.mutants or slips(obligation.state)}
+        found = result.mutants
+        assert list(found) == list(tried) if obligation.mutants else len(found) == 1
+        for name, model in found.items():
+            statement = tried[name].state(Replay(model))
+            assert all(holds for _, holds in statement.premises())
+            assert not statement.conclusion
 
 
-def test_each_mutant_is_refuted(results: dict[tuple[str, str], ProofResult]) -> None:
-    for theorem in (LEMMAS, *THEOREMS.values()):
-        for obligation in theorem.obligations:
-            found = results[theorem.name, obligation.name].mutants
-            tried = {each.name: each for each in obligation.mutants or slips(obligation.state)}
-            assert list(found) == list(tried) if obligation.mutants else len(found) == 1
-            for name, model in found.items():
-                statement = tried[name].state(Replay(model))
-                assert all(holds for _, holds in statement.premises())
-                assert not statement.conclusion
-
-
-def test_mask_without_lookahead_loses_the_lookahead_block(
-    results: dict[tuple[str, str], ProofResult],
-) -> None:
+def test_mask_without_lookahead_loses_the_lookahead_block() -> None:
     """vLLM 0.22.1: the block just past boundary 1 is needed there, and not registered."""
-    result = results[
-        "mask_keeps_every_reachable_block",
-        "reachable_block_is_kept[sliding_window, with lookahead]",
-    ]
+    claim, name = KEEPS, "reachable_block_is_kept[sliding_window, with lookahead]"
+    (obligation,) = (each for each in THEOREMS[claim].obligations if each.name == name)
+    result = prove_obligation(claim, obligation, DEFAULTS)
     assert result.mutants["mask_without_lookahead"] == Model(
         {"block": 1, "lookahead": 1, "segment": 1, "tail": 0, "count": 1}
     )
@@ -174,18 +173,19 @@ def test_mask_without_lookahead_loses_the_lookahead_block(
 @pytest.mark.parametrize("seed", [1, 2, 3, 42, 20_26])
 def test_proofs_do_not_hang_on_the_seed(seed: int) -> None:
     solver = Solver(Settings(seed=seed))
-    for theorem in (LEMMAS, *THEOREMS.values()):
+    for theorem in EVERY:
         for obligation in theorem.obligations:
             proved, reason = solver.proves(obligation.state, obligation.interpretation)
             assert proved, (theorem.name, obligation.name, reason)
 
 
-def test_results_do_not_depend_on_what_ran_before(
-    results: dict[tuple[str, str], ProofResult],
-) -> None:
-    for alone in prove(["mask_keeps_only_reachable_blocks"]):
-        after = results[alone.claim, alone.obligation]
-        assert replace(alone, seconds=0) == replace(after, seconds=0)
+def test_results_do_not_depend_on_what_ran_before() -> None:
+    claim = "mask_keeps_only_reachable_blocks"
+    alone, after = (
+        [replace(each, seconds=0) for each in prove(names) if each.claim == claim]
+        for names in ([claim], [KEEPS, claim])
+    )
+    assert alone == after
 
 
 def block_sets(bound: int) -> Iterator[tuple[int, ...]]:

@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hitproof.vllm_integration import cli
-from hitproof.vllm_integration.tests.conftest import Check, hitproof
-from hitproof.vllm_integration.tests.test_releases import SHOWS_LOOKAHEAD
+from hitproof.vllm_integration.tests.conftest import hitproof
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 ROOT = GOLDEN.parents[2]
@@ -118,11 +117,3 @@ def test_a_missing_field_is_noticed() -> None:
 def test_fields_of_json(golden: str, command: list[str]) -> None:
     printed = json.loads(hitproof(*command, "--format", "json").stdout)
     assert missing((GOLDEN / f"{golden}.fields").read_text(), printed) == set()
-
-
-@pytest.mark.release
-def test_fields_of_a_check(checked: Check) -> None:
-    """Those of findings in a run that has some, the others in a whole one."""
-    golden = (GOLDEN / "check.fields").read_text()
-    some, whole = checked(*SHOWS_LOOKAHEAD, "0.22.1"), checked("--quick", "0.33.0")
-    assert missing(golden, some.report) & missing(golden, whole.report) == set()

@@ -25,6 +25,7 @@ from hitproof.vllm_integration.tests.conftest import (
     hitproof,
     release,
 )
+from hitproof.vllm_integration.tests.test_golden import GOLDEN, missing
 
 pytestmark = pytest.mark.release
 
@@ -251,6 +252,13 @@ def test_the_newest_release_conforms_and_every_obligation_is_settled(
         "aliases": [],
     }
     assert all(entry["reason"] for entry in report["known_divergences"])
+
+
+def test_fields_of_a_check(checked: Check) -> None:
+    """Those of findings in a run that has some, the others in a whole one."""
+    golden = (GOLDEN / "check.fields").read_text()
+    whole, some = checked("--quick", "0.33.0"), checked(*SHOWS_LOOKAHEAD, "0.22.1")
+    assert missing(golden, some.report) & missing(golden, whole.report) == set()
 
 
 @pytest.mark.long
