@@ -10,7 +10,7 @@ from hitproof.spec.claims import Divergence
 
 
 @dataclass(frozen=True)
-class Run:
+class ManagerRun:
     """One history on one manager.
 
     Attributes:
@@ -31,9 +31,9 @@ class Run:
         return self.record.history
 
     @staticmethod
-    def from_answer(answer: Mapping[str, Any]) -> "Run":
+    def from_answer(answer: Mapping[str, Any]) -> "ManagerRun":
         """From what the worker answers to a replay."""
-        return Run(
+        return ManagerRun(
             Record.from_json(answer["record"]),
             tuple((each["step"], each["served"], each["divergence"]) for each in answer["lookups"]),
             _times(answer, Divergence.WASTE),
@@ -99,7 +99,7 @@ _LEADS_ELSEWHERE = frozenset(
 """Answers by which a scheduler decides what to ask for next."""
 
 
-def compare(base: Run, head: Run) -> Comparison:
+def compare(base: ManagerRun, head: ManagerRun) -> Comparison:
     """Where two runs of one history part.
 
     They are compared up to the first step at which the scheduler asks for something else, since
@@ -130,7 +130,7 @@ _NOT_IN_ALL = (Observable.COMMON_PREFIX, Observable.CAPPED_HITS, Observable.LOCA
 """What not all releases can be asked for."""
 
 
-def unreported(base: Run, head: Run) -> frozenset[Observable]:
+def unreported(base: ManagerRun, head: ManagerRun) -> frozenset[Observable]:
     """What only one of the two releases has, so that it cannot be compared."""
     return frozenset(
         observable
@@ -139,7 +139,7 @@ def unreported(base: Run, head: Run) -> frozenset[Observable]:
     )
 
 
-def _reports(run: Run, observable: Observable) -> bool:
+def _reports(run: ManagerRun, observable: Observable) -> bool:
     return any(observable in step for step in run.record.steps)
 
 
@@ -164,7 +164,9 @@ _NEUTRAL = {
 }
 
 
-def _effect(observable: Observable, step: int, base: Run, head: Run) -> tuple[Effect | None, int]:
+def _effect(
+    observable: Observable, step: int, base: ManagerRun, head: ManagerRun
+) -> tuple[Effect | None, int]:
     """What a difference means, and for hits how many tokens it is."""
     before, after = base.record.amounts[step], head.record.amounts[step]
     match observable:
@@ -196,7 +198,7 @@ def _by_number(more: int, effects: Sequence[Effect]) -> Effect:
     return effects[0] if more > 0 else effects[2] if more < 0 else effects[1]
 
 
-def _of_hits(step: int, base: Run, head: Run) -> tuple[Effect | None, int]:
+def _of_hits(step: int, base: ManagerRun, head: ManagerRun) -> tuple[Effect | None, int]:
     """The effect of the step's first differing hit; none if one of them looks up more often."""
     one, other = ([each[1:] for each in run.hits if each[0] == step] for run in (base, head))
     for (before, was), (after, now) in zip(one, other, strict=False):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.comparison.effects import Effect
-from hitproof.conformance.comparison.histories import Parting, Run, compare
+from hitproof.conformance.comparison.histories import ManagerRun, Parting, compare
 from hitproof.conformance.comparison.recording import Recorder
 from hitproof.conformance.comparison.records import Observable, Record
 from hitproof.conformance.comparison.words import shown
@@ -74,7 +74,7 @@ class Renumbers(Wrapped):
         queue.append_n(blocks[::-1])
 
 
-def played(subject: ManagerSubject, wanted: History) -> tuple[Run, Recorder]:
+def played(subject: ManagerSubject, wanted: History) -> tuple[ManagerRun, Recorder]:
     recorder = Recorder(subject, wanted)
     outcome = replay(wanted, recorder, None, recorder.step_ends)
     answer = {
@@ -82,11 +82,11 @@ def played(subject: ManagerSubject, wanted: History) -> tuple[Run, Recorder]:
         "lookups": [vars(lookup) for lookup in outcome.lookups],
         "findings": [found.as_json() for found in outcome.findings],
     }
-    return Run.from_answer(answer), recorder
+    return ManagerRun.from_answer(answer), recorder
 
 
 @cache
-def of_reference(number: int) -> Run:
+def of_reference(number: int) -> ManagerRun:
     return played(REFERENCE, HISTORIES[number])[0]
 
 

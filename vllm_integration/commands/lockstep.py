@@ -9,6 +9,7 @@ from hitproof.vllm_integration.commands.frame import Answer, command
 from hitproof.vllm_integration.commands.options import Classes, OneWorker
 from hitproof.vllm_integration.commands.running import progress, resolve
 from hitproof.vllm_integration.gate.lockstep import run
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.lockstep import lockstep_json, print_lockstep
 from hitproof.vllm_integration.reproduce.cases import write_and_run
 from hitproof.vllm_integration.sandbox.driver import Limits
@@ -34,9 +35,7 @@ def lockstep(
     resolved = classes.of(resolve(target))
     with progress(f"playing vLLM {resolved.name}") as done:
         report = run(
-            resolved,
-            entries,
-            limits,
+            Run(resolved, entries=entries, limits=limits),
             histories=histories,
             seed=seed,
             shrink_budget=shrink_budget,

@@ -14,6 +14,7 @@ from hitproof.vllm_integration.commands.options import Classes, OneWorker, Refus
 from hitproof.vllm_integration.commands.running import resolve
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.replay import ReplayReport, Replays, run, run_mixed
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.html.pages import replay_page
 from hitproof.vllm_integration.reports.replay import (
     Report,
@@ -51,13 +52,12 @@ def replay(
         histories = read_lines(text, where, read_any) if several else [read_any(text, where)]
     except OSError as error:
         raise Refusal(f"{where} cannot be read ({error.strerror}); name another file") from None
-    resolved = classes.of(resolve(target))
+    of = Run(classes.of(resolve(target)), limits=limits, policies=policies)
     of_managers = [each for each in histories if isinstance(each, History)]
     reports: list[Report] = []
     of_these: list[ReplayReport] = []
     if len(of_managers) == len(histories):
-        asked = {"trace": trace or paged, "numeric": numeric}
-        of_these = run(resolved, of_managers, limits, policies, **asked)
+        of_these = run(of, of_managers, trace=trace or paged, numeric=numeric)
         reports += [each if trace else replace(each, trace=None) for each in of_these]
     elif trace or numeric or paged:
         raise Refusal(
@@ -65,7 +65,7 @@ def replay(
             "leave out --trace, --report and --numeric"
         )
     else:
-        reports += run_mixed(resolved, histories, limits, policies)
+        reports += run_mixed(of, histories)
     page, whole = partial(replay_page, of_these), Replays(reports)
     if several:
         return Answer(

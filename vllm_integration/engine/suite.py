@@ -26,6 +26,7 @@ from hitproof.vllm_integration.engine.planting import PLANTED
 from hitproof.vllm_integration.engine.report import print_engine
 from hitproof.vllm_integration.engine.running import Case, EngineReport, Outcome, run
 from hitproof.vllm_integration.gate import replay
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import TargetError
@@ -37,7 +38,7 @@ _CONFUSING = "0.30.0"
 
 
 @dataclass(frozen=True)
-class Run:
+class SuiteRun:
     """A target, and what an engine of it is run with."""
 
     target: str
@@ -45,8 +46,8 @@ class Run:
 
 
 RUNS = (
-    Run("0.32.0", [Case(kind) for kind in Kind]),
-    Run(
+    SuiteRun("0.32.0", [Case(kind) for kind in Kind]),
+    SuiteRun(
         "0.33.0",
         [
             *(Case(kind) for kind in Kind),
@@ -54,7 +55,7 @@ RUNS = (
             *(Case(kind, planted=fault) for kind in Kind for fault in PLANTED[kind]),
         ],
     ),
-    Run(_CONFUSING, [Case(Kind.ADAPTERS)]),
+    SuiteRun(_CONFUSING, [Case(Kind.ADAPTERS)]),
 )
 
 
@@ -107,7 +108,7 @@ def _run_all(console: Console) -> int:
     return int(bool(failed))
 
 
-def _run(each: Run, place: Path) -> EngineReport:
+def _run(each: SuiteRun, place: Path) -> EngineReport:
     started = time.monotonic()
     record = place / each.target
     report = run(resolve(each.target), each.cases, seed=_SEED, timeout=_SECONDS, record=record)
@@ -122,7 +123,8 @@ def _replay_shows_it(report: EngineReport) -> bool:
         for file in report.records
         for history in read_lines(file.read_bytes(), file.name, read)
     ]
-    reports = replay.run(report.target, histories, Limits(timeout=120.0))
+    of = Run(report.target, limits=Limits(timeout=120.0))
+    reports = replay.run(of, histories)
     codes = {found.signature.defect.code for each in reports for found in each.findings}
     return Code.OTHER_CONTENT_READ in codes
 

@@ -16,8 +16,9 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.lockstep.outcome import FIELDS
 from hitproof.conformance.scope.limits import refusal
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import Limits, WorkerGone
+from hitproof.vllm_integration.sandbox.driver import WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -111,9 +112,7 @@ def policies_name(version: str | None) -> str | None:
 
 
 def run(
-    target: Target,
-    entries: Sequence[Entry],
-    limits: Limits,
+    of: Run,
     *,
     histories: int,
     seed: str,
@@ -123,15 +122,16 @@ def run(
 ) -> LockstepReport:
     """Play ``histories`` generated histories on target and reference.
 
-    That the divergences of ``entries`` are there still is for `vllm_integration.gate.gate` to say.
+    That known divergences are there still is for `vllm_integration.gate.gate` to say.
 
     ``shrink_budget`` is how many histories are tried to shrink one finding. ``progress`` is called
     with the histories played and their number. Raises the exceptions of `Worker` and `TargetError`.
     """
+    target = of.target
     report = LockstepReport(target, seed)
     message = {"seed": seed, "policies": policies_of(target), "compared": list(compared)}
-    applicable = [entry for entry in entries if entry.applies_to(target.version)]
-    with closing(Session.of(target, limits)) as session:
+    applicable = [entry for entry in of.entries if entry.applies_to(target.version)]
+    with closing(Session.of(target, of.limits)) as session:
         found: dict[str, LockstepFinding] = {}
         try:
             for answer in _batches(partial(session.ask, **message), histories, report, progress):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hitproof.conformance.checks.registry import CHECKS, is_about
-from hitproof.conformance.comparison.histories import Run
+from hitproof.conformance.comparison.histories import ManagerRun
 from hitproof.conformance.comparison.schedules import ScheduleRun
 from hitproof.conformance.findings.footprints import Footprint, place_of
 from hitproof.conformance.findings.signatures import Signature
@@ -83,7 +83,7 @@ class Played:
     unsettled: str = ""
     left_out: bool = False
     refused: str = ""
-    run: Run | None = None
+    run: ManagerRun | None = None
     schedule: ScheduleRun | None = None
 
     @property

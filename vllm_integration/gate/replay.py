@@ -1,6 +1,6 @@
 """Replay of histories of managers and schedulers on a target: played and judged in a worker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +15,8 @@ from hitproof.conformance.histories.schema import History
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -105,40 +105,30 @@ class SchedulerReport(_Report):
 
 
 def run_mixed(
-    target: Target,
-    histories: Sequence[History | SchedulerHistory],
-    limits: Limits,
-    policies: Mapping[str, str] | None = None,
+    of: Run, histories: Sequence[History | SchedulerHistory]
 ) -> list[ReplayReport | SchedulerReport]:
     """Play histories of managers and of schedulers; see `run`."""
-    with closing(Session.of(target, limits, policies)) as session:
+    with closing(Session.of(of.target, of.limits, of.policies)) as session:
         known: dict[Signature, Location | None] = {}
         return [
-            _judged_scheduler(session, target, each)
+            _judged_scheduler(session, of.target, each)
             if isinstance(each, SchedulerHistory)
-            else _judged(session, target, each, trace=False, numeric=False, known=known)
+            else _judged(session, of.target, each, trace=False, numeric=False, known=known)
             for each in histories
         ]
 
 
 def run(
-    target: Target,
-    histories: Sequence[History],
-    limits: Limits,
-    policies: Mapping[str, str] | None = None,
-    *,
-    trace: bool = False,
-    numeric: bool = False,
+    of: Run, histories: Sequence[History], *, trace: bool = False, numeric: bool = False
 ) -> list[ReplayReport]:
     """Play each of ``histories`` on a manager of its own of the target, and judge every step.
 
-    ``policies`` are values to judge by, by name; the others are those that the target shows. With
-    ``trace`` each report has a trace, with ``numeric`` what computing the history gave. Raises the
-    exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
+    With ``trace`` each report has a trace, with ``numeric`` what computing the history gave. Raises
+    the exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
-    with closing(Session.of(target, limits, policies)) as session:
+    with closing(Session.of(of.target, of.limits, of.policies)) as session:
         known: dict[Signature, Location | None] = {}
-        return [_judged(session, target, each, trace, numeric, known) for each in histories]
+        return [_judged(session, of.target, each, trace, numeric, known) for each in histories]
 
 
 def _judged(

@@ -38,7 +38,7 @@ class Run:
     """
 
     target: Target
-    profile: Profile
+    profile: Profile = Profile.DEFAULT
     entries: Sequence[Entry] = ()
     limits: Limits = Limits()
     policies: Mapping[str, str] = field(default_factory=dict)

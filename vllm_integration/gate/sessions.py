@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from hitproof.conformance.comparison.facts import Fact
-from hitproof.conformance.comparison.histories import Run
+from hitproof.conformance.comparison.histories import ManagerRun
 from hitproof.conformance.comparison.schedules import ScheduleRun
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import Evidence, smallest
@@ -205,7 +205,7 @@ class Session:
         )
         if record and play.of_scheduler:
             return replace(played, schedule=ScheduleRun.from_answer(answer))
-        return replace(played, run=Run.from_answer(answer)) if record else played
+        return replace(played, run=ManagerRun.from_answer(answer)) if record else played
 
     def replay(self, play: Play, **asked: Any) -> tuple[dict[str, Any], str]:
         """What became of a history that is written out, and why it could not be judged, or ""."""

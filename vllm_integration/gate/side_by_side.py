@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
-from hitproof.conformance.comparison.histories import Parting, Run, compare, unreported
+from hitproof.conformance.comparison.histories import ManagerRun, Parting, compare, unreported
 from hitproof.conformance.comparison.records import Observable
 from hitproof.conformance.comparison.schedules import Decision, Difference, ScheduleRun, differences
 from hitproof.conformance.comparison.words import shown
@@ -139,10 +139,10 @@ class Both:
             self._abilities = one.common(other)
         return self._abilities
 
-    def runs(self, play: Play) -> tuple[Run, Run]:
+    def runs(self, play: Play) -> tuple[ManagerRun, ManagerRun]:
         """One history, as both can play it. Raises `WorkerGone` if one does not."""
         base, head = self._replayed(play, None)
-        return Run.from_answer(base), Run.from_answer(head)
+        return ManagerRun.from_answer(base), ManagerRun.from_answer(head)
 
     def schedules(self, play: Play) -> tuple[ScheduleRun, ScheduleRun]:
         """One scheduler history. Raises `WorkerGone` if one does not play it."""
@@ -166,10 +166,10 @@ def _answered(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-_Run = TypeVar("_Run", Run, ScheduleRun)
+_Run = TypeVar("_Run", ManagerRun, ScheduleRun)
 
 
-def _both_play(both: Both, play: Play, _: Run) -> tuple[Run, Run]:
+def _both_play(both: Both, play: Play, _: ManagerRun) -> tuple[ManagerRun, ManagerRun]:
     return both.runs(play)
 
 

@@ -48,7 +48,7 @@ class Deployment:
 
 
 @dataclass
-class Run:
+class Serving:
     """A workload on one subject with one retention.
 
     Attributes:
@@ -131,7 +131,7 @@ class Simulated:
 
     workload: Workload
     deployment: Deployment
-    runs: list[Run]
+    runs: list[Serving]
     hashing: float
 
 
@@ -200,14 +200,16 @@ def simulate(
             with opened(target) if opened else closing(Session.of(target, limits)) as session:
                 for each, could in zip(engines, known, strict=True):
                     name = f"vLLM {target.label}"
-                    run = Run(name, each.retention_interval, could, queried, release=target.version)
+                    run = Serving(
+                        name, each.retention_interval, could, queried, release=target.version
+                    )
                     play.on_target(run, each, session)
                     runs.append(run)
         for name, chosen in _references(targets) if reference else ():
             for each, could in zip(engines, known, strict=True):
                 if each.retention_interval is not None and not chosen.sparse_kinds:
                     continue  # it has dense retention only
-                run = Run(name, each.retention_interval, could, queried)
+                run = Serving(name, each.retention_interval, could, queried)
                 play.on_reference(run, each, chosen)
                 runs.append(run)
     return Simulated(workload, deployment, runs, hashing)
@@ -264,7 +266,7 @@ def simulate_tier(
             arrivals, known, spent = _known(workload, engine, progress)
             hashing += spent
             sizes = [(each.prompt, each.prompt + each.output) for each in arrivals]
-            run = Run(
+            run = Serving(
                 f"vLLM {target.label}",
                 engine.retention_interval,
                 known,
@@ -330,7 +332,7 @@ class _Play:
     timeout: float
     progress: Progress
 
-    def on_target(self, run: Run, engine: EngineConfiguration, session: Session) -> None:
+    def on_target(self, run: Serving, engine: EngineConfiguration, session: Session) -> None:
         """Play in a worker, in batches, so that progress is seen."""
         assert self.hashes is not None
         begin: dict[str, Any] = {
@@ -341,7 +343,7 @@ class _Play:
         }
         self.go_on(run, begin, session)
 
-    def go_on(self, run: Run, begin: dict[str, Any], session: Session) -> None:
+    def go_on(self, run: Serving, begin: dict[str, Any], session: Session) -> None:
         """Go on from what begins, until it is done."""
         start = perf_counter()
         self._report(run, 0)
@@ -359,7 +361,7 @@ class _Play:
             run.cannot, run.failed = str(gone), True
         run.seconds = perf_counter() - start
 
-    def on_reference(self, run: Run, engine: EngineConfiguration, chosen: Policies) -> None:
+    def on_reference(self, run: Serving, engine: EngineConfiguration, chosen: Policies) -> None:
         """Play in this process."""
         start = perf_counter()
         assert self.hashes is not None
@@ -371,7 +373,7 @@ class _Play:
         run.take(played.results())
         run.seconds = perf_counter() - start
 
-    def _report(self, run: Run, tokens: int) -> None:
+    def _report(self, run: Serving, tokens: int) -> None:
         total = sum(each.prompt + each.output for each in self.arrivals if not each.lookup_only)
         kept = "dense" if run.retention is None else run.retention
         self.progress(f"{run.subject}, retention {kept}", min(tokens, total), total)

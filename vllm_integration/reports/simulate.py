@@ -13,7 +13,7 @@ from rich.console import Console
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.picking import picked
 from hitproof.conformance.simulation.causes import Cause, Limit, limits, losses
-from hitproof.vllm_integration.gate.simulate import Run, Simulated
+from hitproof.vllm_integration.gate.simulate import Serving, Simulated
 from hitproof.vllm_integration.reports.printing import print_text, sentence
 from hitproof.vllm_integration.survey.faults import of_codes
 
@@ -37,7 +37,7 @@ def simulated_json(found: Simulated) -> dict[str, Any]:
 _OF_ENGINE = "num_gpu_blocks", "max_model_len", "use_eagle"
 
 
-def _run_json(run: Run) -> dict[str, Any]:
+def _run_json(run: Serving) -> dict[str, Any]:
     shown: dict[str, Any] = {"subject": run.subject, "retention": retention(run)}
     if run.cannot:
         return shown | {"cannot": run.cannot}
@@ -51,7 +51,7 @@ def _run_json(run: Run) -> dict[str, Any]:
     }
 
 
-def requests(found: Simulated, run: Run) -> Iterator[dict[str, Any]]:
+def requests(found: Simulated, run: Serving) -> Iterator[dict[str, Any]]:
     """What became of each request of a run; nothing where it could not be played."""
     for bound, served in zip(run.bounds, run.served, strict=bool(run.served)):
         donor = None if bound.donor is None else run.served[bound.donor]
@@ -90,7 +90,7 @@ def simulated_csv(found: Simulated) -> str:
     return text.getvalue()
 
 
-def retention(run: Run) -> str:
+def retention(run: Serving) -> str:
     """The retention of a run, in words."""
     match run.retention:
         case None:
@@ -101,13 +101,13 @@ def retention(run: Run) -> str:
             return str(interval)
 
 
-def hit_rate(run: Run) -> float:
+def hit_rate(run: Serving) -> float:
     """Tokens that were hit, of all tokens of prompts."""
     hits = sum(each.hit for each in run.served)
     return hits / max(1, run.queried)
 
 
-def tier_rate(run: Run) -> float:
+def tier_rate(run: Serving) -> float:
     """Tokens that were hit and the tier was asked for, of all tokens of prompts."""
     return sum(each.of_tier for each in run.served) / max(1, run.queried)
 
@@ -155,7 +155,7 @@ def summary(found: Simulated) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _hits(run: Run, shown: dict[str, Any]) -> str:
+def _hits(run: Serving, shown: dict[str, Any]) -> str:
     """What was hit, and what of it the tier was asked for."""
     told = f"{shown['hits']} ({100 * shown['hit_rate']:.1f} %)"
     if not run.tier:
@@ -163,7 +163,7 @@ def _hits(run: Run, shown: dict[str, Any]) -> str:
     return f"{told}, {shown['of_tier']} ({100 * shown['tier_rate']:.1f} %) of the tier"
 
 
-def lost_in_words(run: Run, engine: EngineConfiguration) -> list[str]:
+def lost_in_words(run: Serving, engine: EngineConfiguration) -> list[str]:
     """What tokens were lost by, those of faults with their codes, and what BUGS has of these."""
     known = of_codes(
         run.faults, run.release, {group.kind for group in engine.groups}, engine.use_eagle

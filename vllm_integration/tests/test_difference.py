@@ -10,7 +10,7 @@ from rich.console import Console
 from hitproof.conformance.comparison.changes import Change
 from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.comparison.facts import Fact
-from hitproof.conformance.comparison.histories import Run
+from hitproof.conformance.comparison.histories import ManagerRun
 from hitproof.conformance.comparison.records import Amounts, Observable, Record
 from hitproof.conformance.findings.footprints import Footprint, Judged
 from hitproof.conformance.histories.plays import Origin, Play
@@ -32,12 +32,12 @@ _HIT = Observable.HITS
 
 def run(
     *steps: dict[Observable, str], hits: tuple[tuple[int, int, str], ...] = (), history: str = "h"
-) -> Run:
+) -> ManagerRun:
     """A run of that many steps, with what was observed at each."""
-    return Run(Record(history, list(steps), [Amounts()] * len(steps)), hits, 0, 0)
+    return ManagerRun(Record(history, list(steps), [Amounts()] * len(steps)), hits, 0, 0)
 
 
-def report(*runs: Run, of: Report | None = None) -> Report:
+def report(*runs: ManagerRun, of: Report | None = None) -> Report:
     """A report on histories that were observed, one for each of the runs."""
     plays = [Play(Origin.GENERATED, f"1:{number}") for number in range(len(runs))]
     played = [Played(play, 1, 1, run=each) for play, each in zip(plays, runs, strict=True)]

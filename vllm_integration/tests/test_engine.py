@@ -31,6 +31,7 @@ from hitproof.vllm_integration.engine.planting import PLANTED, Planted, _keep_ke
 from hitproof.vllm_integration.engine.running import Case, Outcome, run
 from hitproof.vllm_integration.engine.workload import ADAPTER, batches, waves
 from hitproof.vllm_integration.gate.replay import run as replay
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -341,7 +342,7 @@ def test_what_an_engine_asked_is_judged_on_releases(release: str) -> None:
         for name, each in recorded.items()
     }
     target, known = resolve(release), {s.defect.code for s in load_known(release)}
-    reports = replay(target, list(recorded.values()), limits())
+    reports = replay(Run(target, limits=limits()), list(recorded.values()))
     for history, report in zip(recorded.values(), reports, strict=True):
         codes = {found.signature.defect.code for found in report.findings}
         assert not report.unsettled

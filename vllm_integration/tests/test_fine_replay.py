@@ -14,6 +14,7 @@ from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import History
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import Copy, edits, limits
@@ -45,7 +46,7 @@ def of_fine_hits(target: str | Path, has_checkpoints: bool = True) -> Counter[tu
 
 def reports(target: str | Path, histories: Sequence[History]) -> list[ReplayReport]:
     """Histories on a target."""
-    return run(resolve(str(target)), histories, limits())
+    return run(Run(resolve(str(target)), limits=limits()), histories)
 
 
 def shown(target: str | Path, histories: Sequence[History]) -> Counter[tuple[str, str]]:

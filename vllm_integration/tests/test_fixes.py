@@ -467,7 +467,7 @@ def replayed(*some: Fix) -> list[set[Signature]]:
     with patched(release(RELEASE), some) as tree:
         target = Target("a tree", tree, RELEASE, inferred="its fixes")
         played = [stored_by(n, umbp=umbp) for umbp in (False, True) for n in (8, 16)]
-        reports = run_mixed(target, played, limits(300.0))
+        reports = run_mixed(Run(target, limits=limits(300.0)), played)
         return [{found.signature for found in report.findings} for report in reports]
 
 

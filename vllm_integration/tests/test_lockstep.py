@@ -12,6 +12,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.tests.editing import cases
 from hitproof.vllm_integration.gate.lockstep import policies_of, run
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits
@@ -111,7 +112,7 @@ SHOWN = Signature("null_block_is_never_served", "unsound", "mamba", False, READ)
 def test_what_is_found_before_the_worker_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hitproof.vllm_integration.gate.sessions.Worker", EndsLater)
     target = Target("0.33.0", None, "0.33.0")
-    report = run(target, (), limits(), histories=9, seed="1", progress=lambda *_: None)
+    report = run(Run(target, limits=limits()), histories=9, seed="1", progress=lambda *_: None)
     (found,) = report.findings
     assert (report.verdict, report.unsettled) == (Verdict.DIVERGES, "it ended in lockstep")
     assert (report.histories, found.times, found.smallest) == (1, 1, "{}")

@@ -21,6 +21,7 @@ from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.gate.replay import run
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits
 from hitproof.vllm_integration.verdict import Verdict
@@ -79,7 +80,7 @@ def test_drafts_are_wrong_where_the_ledger_says_so_and_nothing_else_is() -> None
     names = [f"draft_entry_of_other_request_{n}" for n in (1, 2)]
     wrong = [read((known / f"{name}.json").read_bytes(), name) for name in names]
     right = list(vectors().values())
-    reports = run(resolve("0.33.0"), [*wrong, *right], limits(), numeric=True)
+    reports = run(Run(resolve("0.33.0"), limits=limits()), [*wrong, *right], numeric=True)
     for report in reports[: len(wrong)]:
         assert report.numeric is not None
         shown = [report.numeric.of(found) for found in report.findings]

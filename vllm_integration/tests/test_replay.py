@@ -8,6 +8,7 @@ import pytest
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.gate.replay import ReplayReport, run
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import hitproof, limits
@@ -43,7 +44,7 @@ FAULTS = {
 
 def replayed(release: str, names: list[str]) -> dict[str, ReplayReport]:
     target = resolve(release)
-    reports = run(target, [VECTORS[name] for name in names], limits())
+    reports = run(Run(target, limits=limits()), [VECTORS[name] for name in names])
     return dict(zip(names, reports, strict=True))
 
 

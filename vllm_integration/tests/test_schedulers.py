@@ -35,6 +35,7 @@ from hitproof.conformance.tests.drawn import MADE_UP
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.gate.replay import SchedulerReport, run_mixed
+from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.reports.replay import print_report, report_json
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof, limits
@@ -295,7 +296,7 @@ def played(
 
 
 def all_played(release: str, cases: Sequence[Case]) -> list[SchedulerReport]:
-    reports = run_mixed(resolve(release), [each.history for each in cases], limits())
+    reports = run_mixed(Run(resolve(release), limits=limits()), [each.history for each in cases])
     return [report for report in reports if isinstance(report, SchedulerReport)]
 
 
@@ -329,7 +330,9 @@ def test_a_made_up_feature_is_played_and_judged(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(scenarios, "FEATURES", table := (*scenarios.FEATURES, MADE_UP))
     seeds = [f"1:{turn * len(table) - 1}" for turn in range(1, 4)]
     assert {scenarios.features(seed)[0] for seed in seeds} == {MADE_UP}
-    for report in run_mixed(resolve("0.33.0"), [*map(scenarios.scenario, seeds)], limits()):
+    for report in run_mixed(
+        Run(resolve("0.33.0"), limits=limits()), [*map(scenarios.scenario, seeds)]
+    ):
         assert isinstance(report, SchedulerReport)
         assert report.lives
         assert not report.unsettled
@@ -343,7 +346,7 @@ SOUND = Path(__file__).parent / "cases" / "sound.jsonl"
 @pytest.mark.release
 def test_what_is_right_of_a_release_is_no_finding() -> None:
     histories = read_lines(SOUND.read_bytes(), SOUND.name, read_any)
-    for report in run_mixed(resolve("0.33.0"), histories, limits()):
+    for report in run_mixed(Run(resolve("0.33.0"), limits=limits()), histories):
         assert not report.unsettled
         shown = [found.signature for found in report.findings]
         of_schedulers = isinstance(report, SchedulerReport)

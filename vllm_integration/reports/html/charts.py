@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from hitproof.vllm_integration.campaign.running import Campaign
 from hitproof.vllm_integration.campaign.store import Ended
-from hitproof.vllm_integration.gate.simulate import Run, Simulated
+from hitproof.vllm_integration.gate.simulate import Serving, Simulated
 from hitproof.vllm_integration.reports import simulate as rendering
 from hitproof.vllm_integration.reports.campaign import jobs_in_words
 from hitproof.vllm_integration.reports.html.pages import page
@@ -132,7 +132,7 @@ def simulate_page(found: Simulated, command: str) -> str:
     )
 
 
-def _compared(found: Simulated, runs: Sequence[Run]) -> list[tuple[str, Markup]]:
+def _compared(found: Simulated, runs: Sequence[Serving]) -> list[tuple[str, Markup]]:
     every = max(1, -(-len(found.workload.requests) // _POINTS))
     numbers = range(every - 1, len(found.workload.requests), every)
     rates = chart("Line", "Share of all prompt tokens so far that were hit, by request")
@@ -170,9 +170,9 @@ def _compared(found: Simulated, runs: Sequence[Run]) -> list[tuple[str, Markup]]
     ]
 
 
-def _most_held(run: Run, group: int) -> int:
+def _most_held(run: Serving, group: int) -> int:
     return max((each.held[group] for each in run.served if each.held), default=0)
 
 
-def _label(run: Run) -> str:
+def _label(run: Serving) -> str:
     return f"{run.subject}, {rendering.retention(run)}"
