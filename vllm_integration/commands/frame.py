@@ -277,9 +277,12 @@ def command(
         @wraps(function)
         def called(context: typer.Context, **given: Any) -> None:
             started = time.monotonic()
-            given.pop("print_schema", None)
+            # A command may have options of its own that are called so.
+            if schema is not None:
+                del given["print_schema"]
             output = given.pop("output") if formats else _Plain.TEXT
-            to = output, given.pop("html", None), given.pop("write", None)
+            directory = given.pop("html") if page else None
+            to = output, directory, given.pop("write") if writes else None
             with _failures(output, refuses):
                 outputs = Outputs(context, *to)
                 for each, group in groups.items():
