@@ -29,7 +29,7 @@ from hitproof.vllm_integration.reproduce.source_text import (
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Limits
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import Copy, Edits, hitproof, limits
+from hitproof.vllm_integration.tests.conftest import Copy, edits, hitproof, limits
 
 NOWHERE = Target("nowhere", None, None)
 
@@ -252,122 +252,8 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
     assert any("promised" in name for name in ran.keys() - fixed)
 
 
-ADAPTERS = """{"kind": "scheduler", "version": 1,
- "deployment": {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 20,
-                "max_model_len": 20, "max_num_batched_tokens": 20, "max_loras": 1},
- "requests": {"a": {"prompt": [[1, 9]], "output": [20], "lora_name": "x"},
-              "b": {"prompt": [[1, 9]], "output": [21], "lora_name": "y", "after": "a"},
-              "c": {"prompt": [[1, 9]], "output": [22], "after": "b", "after_reset": true}}}"""
-
-
-SESSION = """{"kind": "scheduler", "version": 1,
- "deployment": {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 20,
-                "max_model_len": 30, "max_num_batched_tokens": 8,
-                "encoder": {"budget": 4, "cache_size": 6}},
- "requests": {"a": {"prompt": [[1, 9]], "output": [20, 21], "session": "s",
-                    "images": [{"identifier": "cat", "offset": 0, "length": 3}]},
-              "b": {"prompt": [[1, 9], 20, [30, 35]], "output": [40], "after": "a", "session": "s",
-                    "images": [{"identifier": "cat", "offset": 0, "length": 3},
-                               {"identifier": "dog", "offset": 12, "length": 2}]}}}"""
-
-EXPORTED = """{"kind": "scheduler", "version": 1,
- "deployment": {"groups": [{"kind": "full_attention", "block_size": 16},
-                           {"kind": "mamba", "block_size": 16}],
-                "num_gpu_blocks": 40, "max_model_len": 200, "max_num_batched_tokens": 200,
-                "prefix_match_unit": 8, "mamba_checkpoint_alignment": 8},
- "requests": {"a": {"prompt": [[1, 48]], "output": [148]},
-              "b": {"prompt": [[1, 68]], "output": [206], "after": "a"},
-              "c": {"prompt": [[1, 60]], "output": [306], "after": "b"}}}"""
-
-
-EVICTS = "if sync_blocks_to_evict and not self.recompute_kv_load_failures:"
-PLACED = "layers_by_spec[spec].append(layer_name)"
-REPORTS = "if not self.enable_kv_cache_events or num_cached_blocks == 0:"
-ADMITS = "            # First check and fail if the full request sequence won't fit."
-EVICTED = "mm_hash, num_free_embeds = self.freeable.popitem(last=False)"
-STOPPED = "        request.num_computed_tokens = safe_frontier"
-GOES_ON = "        del session._all_token_ids[keep_end:]"
-COUNTED = "spec_decoding_stats = self.make_spec_decoding_stats("
-LATE = "            and end >= prefill_end\n"
 NEWEST = "0.33.0"
-SHOWN: dict[str, tuple[str | Edits, str | Edits, str]] = {
-    "scheduler_promised_hit_missed_chunks_mamba_extension": ("0.32.0", NEWEST, ""),
-    "skipping_request_loads": ("0.30.0", "0.31.0", ""),
-    "encoder_output_missing_drafts": ("0.27.0", "0.28.0", ""),
-    "image_split_first": ("0.32.0", NEWEST, ""),
-    "session_session_tokens_wrong_2": ("0.32.0", NEWEST, ""),
-    "session_delivered_tokens_wrong_2": ("0.30.0", "0.31.0", ""),
-    "scheduler_grammar_ignored_mask_async": ("0.31.0", NEWEST, ""),
-    "scheduler_grammar_ignored_state_async": ("0.29.0", NEWEST, ""),
-    "scheduler_admitted_out_of_turn_grammar": ("0.30.0", "0.31.0", ""),
-    "min_tokens_stuck": ("0.28.0", "0.29.0", ""),
-    # What one adapter computed is served to another; a session has its images elsewhere.
-    "adapters": (
-        {'[("lora", lora_request.lora_name, lora_request.lora_path)]': "[]"},
-        NEWEST,
-        "after_reset=True",
-    ),
-    "told images": ({"mm_position.offset + base": "mm_position.offset"}, NEWEST, "engine.converse"),
-    # The state of a hit inside a block is served as the state of the block's end (BUGS 24). A
-    # scheduler that ends the chunk at the end of that block does not have the fault.
-    "exported": (
-        NEWEST,
-        {LATE: LATE.replace("prefill_end", "prefill_end and start % block_size == 0")},
-        "is_mamba_prefill_checkpoint_valid",
-    ),
-    "states_not_counted_for_admission_4": (
-        NEWEST,
-        {ADMITS: "            return None"},
-        "is not None",
-    ),
-    "hit_in_part_reported_as_block_1": (NEWEST, {REPORTS: "if True:"}, "kv_cache_report_mode"),
-    "hit_reported_with_null_blocks_3": (NEWEST, {REPORTS: "if True:"}, "not in reported"),
-    "failed_load_delivered_3": (NEWEST, {EVICTS: "if sync_blocks_to_evict:"}, "=__name__"),
-    "scheduler_derived_groups_wrong_own_layers": (
-        NEWEST,
-        {PLACED: f"layer_name in group.layer_names and {PLACED}"},
-        "model_executor.allocate(config)",
-    ),
-    "image_encoded_again": (
-        NEWEST,
-        {
-            EVICTED: "own = {each.identifier for each in request.mm_features}\n"
-            "            mm_hash = min(self.freeable, key=own.__contains__)\n"
-            "            num_free_embeds = self.freeable.pop(mm_hash)"
-        },
-        "not in kept",
-    ),
-    "session_other_content_read_mamba_4": (
-        NEWEST,
-        {
-            STOPPED: "        if safe_frontier < request.num_computed_tokens:\n"
-            "            self._free_request_blocks(request)\n"
-            f"            safe_frontier = 0\n{STOPPED}"
-        },
-        "engine.converse(ends)",
-    ),
-    "session_draft_entry_of_other_token_full_attention_3": (
-        NEWEST,
-        {
-            GOES_ON: f"{GOES_ON}\n"
-            "        session.num_computed_tokens = min(session.num_computed_tokens, keep_end - 1)"
-        },
-        "engine.converse(ends)",
-    ),
-    "scheduler_drafts_counted_wrong": (
-        NEWEST,
-        {
-            COUNTED: "padded = min(scheduled_spec_token_ids) < 0\n"
-            f"                {COUNTED.replace('= ', '= spec_decoding_stats if padded else ')}"
-        },
-        "engine.counted == engine.tried",
-    ),
-}
-"""Histories, of the ledger or above, where they show a fault, where not, and what is in the test.
-
-A target is a release, or how a copy of the newest differs.
-"""
-WRITTEN = {"adapters": ADAPTERS, "told images": SESSION, "exported": EXPORTED}
+SHOWN = edits("shown")
 
 
 @pytest.mark.long
@@ -376,12 +262,14 @@ WRITTEN = {"adapters": ADAPTERS, "told images": SESSION, "exported": EXPORTED}
 def test_a_case_fails_with_its_fault_and_passes_without_it(
     name: str, broken_copy: Copy, tmp_path: Path
 ) -> None:
-    *targets, written = SHOWN[name]
+    case = SHOWN[name]
     faulty, right = (
-        resolve(each if isinstance(each, str) else str(broken_copy(NEWEST, each)))
-        for each in targets
+        resolve(
+            each if isinstance(each, str) else str(broken_copy(NEWEST, {each["old"]: each["new"]}))
+        )
+        for each in (case["faulty"], case["right"])
     )
-    text = WRITTEN.get(name) or (LEDGER.parent / f"known/{name}.json").read_text()
+    text = case.get("history") or (LEDGER.parent / f"known/{name}.json").read_text()
     if is_workload(text):
         play = Play.written_workload(read_workload(text), "history")
     else:
@@ -391,6 +279,6 @@ def test_a_case_fails_with_its_fault_and_passes_without_it(
         shown = session.finding((found[0], play), "shown").demonstration
     assert shown.reproduced
     assert "hitproof" not in shown.pytest
-    assert written in shown.pytest
+    assert case.get("written", "") in shown.pytest
     for target, outcome in ((faulty, CaseOutcome.FAILS), (right, CaseOutcome.PASSES)):
         assert write_and_run(tmp_path, [shown], target, limits())["shown"].outcome is outcome
