@@ -130,7 +130,7 @@ def play(side: Side, measure: Measure) -> list[int]:
     hits.append(measure("lookup, hit", lookup))
     table = manager.get_block_ids(request.request_id)[-1]
     measure("free", lambda: manager.free(request))
-    manager.evict_blocks(set(random.Random(0).sample(table, len(table) // 8)))
+    manager.block_pool.evict_blocks(set(random.Random(0).sample(table, len(table) // 8)))
     hits.append(measure("lookup, scattered", lookup))
     if not manager.reset_prefix_cache():
         raise AssertionError("blocks are held after the request was freed")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hitproof.conformance.emulation.managers import EmulatedManager
 from hitproof.conformance.emulation.releases import VLLM_0_23
-from hitproof.reference.configuration import KVCacheConfig
+from hitproof.reference.groups import Configuration
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, alignment
 from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
@@ -29,9 +29,16 @@ class Side(NamedTuple):
 
 def reference_side(groups: Sequence[Group], block_size: int, num_tokens: int) -> Side:
     """The reference under the policies of vLLM 0.23, with room for one request."""
-    config = KVCacheConfig(_num_blocks(groups, num_tokens), tuple(groups))
-    manager = EmulatedManager(VLLM_0_23, config, num_tokens, block_size)
-    return Side(manager, Request(_REQUEST_ID, range(num_tokens), block_size))
+    given = Configuration(
+        tuple(groups),
+        _num_blocks(groups, num_tokens),
+        num_tokens,
+        block_size,
+        alignment(groups),
+        num_tokens,
+    )
+    request = Request(_REQUEST_ID, range(num_tokens), block_size)
+    return Side(EmulatedManager(VLLM_0_23, given), request)
 
 
 class Vllm:

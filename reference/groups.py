@@ -3,17 +3,69 @@
 vLLM: ``vllm/v1/core/single_type_kv_cache_manager.py``.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.pool import BlockPool
+from hitproof.reference.pool import BlockPool, KVCacheBlock
 from hitproof.reference.registration import Mask
 from hitproof.reference.request import Request
+from hitproof.spec.admission import blocks_at_once
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.sharing import final_tokens
 from hitproof.spec.terms import ceil_div
 
 Blocks = Sequence[KVCacheBlock]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a manager is made for: the model's groups, its pool and its scheduler.
+
+    Attributes:
+        groups: the KV cache groups, in the order of their ids.
+        num_blocks: blocks in the pool, the null block included.
+        max_model_len: the most tokens that a request can have.
+        hash_block_size: tokens under one hash of a request.
+        alignment: what hits are a multiple of, in tokens.
+        max_num_batched_tokens: the most tokens in flight, for admission: of one step, or of those
+            that are scheduled before its results are known.
+        enable_caching: whether blocks are shared between requests at all.
+        use_eagle: whether an EAGLE or MTP draft model runs.
+        retention_interval: see `reference.registration`; None is dense.
+        num_speculative_blocks: blocks that a Mamba group keeps for draft tokens
+            (``MambaSpec.num_speculative_blocks``).
+        max_concurrent_batches: steps that are scheduled before the results of the first are known.
+    """
+
+    groups: tuple[Group, ...]
+    num_blocks: int
+    max_model_len: int
+    hash_block_size: int
+    alignment: int
+    max_num_batched_tokens: int
+    enable_caching: bool = True
+    use_eagle: bool = False
+    retention_interval: int | None = None
+    num_speculative_blocks: int = 0
+    max_concurrent_batches: int = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a request takes slots for, in tokens from its start.
+
+    Attributes:
+        computed: what is computed before, by a connector, too.
+        main: what has slots for the model itself.
+        slots: what has slots, those for drafts to come included.
+        whole: whether that is all of its tokens, and it is asked what it holds of them at once.
+    """
+
+    computed: int
+    main: int
+    slots: int
+    whole: bool = False
 
 
 def num_skipped_tokens(group: Group, num_computed_tokens: int) -> int:
@@ -46,100 +98,73 @@ class GroupManager:
             requests that have registered any.
     """
 
-    def __init__(
-        self,
-        group: Group,
-        group_id: int,
-        block_pool: BlockPool,
-        max_admission_blocks: int | None = None,
-    ) -> None:
+    def __init__(self, group: Group, group_id: int, pool: BlockPool, given: Configuration) -> None:
         self.group = group
         self.block_size = group.block_size
         self.group_id = group_id
-        self.req_to_blocks: dict[str, list[KVCacheBlock]] = {}
+        self.req_to_blocks: defaultdict[str, list[KVCacheBlock]] = defaultdict(list)
         self.num_cached_block: dict[str, int] = {}
         self._num_removed: dict[str, int] = {}
-        self._pool = block_pool
-        self._max_admission_blocks = max_admission_blocks
+        self._pool = pool
+        # The most that a request holds at once; None where it holds all its blocks.
+        self._most: int | None = None
+        if group.window is not None or group.chunk is not None:
+            self._most = int(
+                blocks_at_once(group, given.max_num_batched_tokens, given.max_model_len)
+            )
 
-    def get_num_blocks_to_allocate(
-        self,
-        request_id: str,
-        num_tokens: int,
-        new_computed_blocks: Blocks,
-        total_computed_tokens: int,
-        num_tokens_main_model: int,
-        apply_admission_cap: bool = False,
-    ) -> int:
-        """How many free blocks it takes to give the request slots for ``num_tokens`` tokens.
+    def get_num_blocks_to_allocate(self, request_id: str, step: Step, hit: Blocks) -> int:
+        """How many free blocks it takes to give the request slots, where it starts with a ``hit``.
 
-        Hit blocks that are free count, since they leave the free queue too. ``num_tokens``
-        includes ``num_tokens_main_model`` and lookahead tokens. With ``apply_admission_cap`` the
-        answer is at most what the request holds at once, rather than what one step would take.
+        Hit blocks that are free count, since they leave the free queue too.
         """
-        del num_tokens_main_model
-        required: int = ceil_div(num_tokens, self.block_size)
-        table = self.req_to_blocks.get(request_id, ())
-        skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
+        table = self.req_to_blocks.get(request_id, [])
+        skipped = self._num_skipped(step.computed)
         covered, evictable = len(table), 0
         # What it alone holds comes back before the most that it holds at once is reached.
-        own = sum(block.ref_cnt == 1 and not block.is_null for block in table[skipped:])
+        own = sum(block.ref_cnt == 1 for block in table[skipped:])
         if request_id not in self.num_cached_block:
-            covered = max(skipped, len(new_computed_blocks) + len(table))
-            own = evictable = _num_evictable(new_computed_blocks[max(0, skipped - len(table)) :])
-        most = self._max_admission_blocks if apply_admission_cap else None
+            covered = max(skipped, len(hit) + len(table))
+            own = evictable = _num_evictable(hit[max(0, skipped - len(table)) :])
+        most = self._most if step.whole else None
+        required: int = ceil_div(step.slots, self.block_size)
         return self._num_new(required, covered, own, most) + evictable
 
-    def add_local_computed_blocks(
-        self, request_id: str, new_computed_blocks: Blocks, total_computed_tokens: int
-    ) -> None:
+    def add_local_computed_blocks(self, request_id: str, hit: Blocks, computed: int) -> None:
         """Give a new request its hit: the blocks that are still read, null blocks before them."""
-        skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
-        skipped = max(skipped, 0)
-        used = new_computed_blocks[skipped:]
-        self._pool.touch(used)
-        blocks = [self._pool.null_block] * skipped + list(used)
-        self.req_to_blocks[request_id] = blocks
-        self.num_cached_block[request_id] = len(blocks)
+        skipped = max(self._num_skipped(computed), 0)
+        self._pool.touch(hit[skipped:])
+        self.req_to_blocks[request_id] = [self._pool.null_block] * skipped + [*hit[skipped:]]
+        self.num_cached_block[request_id] = len(self.req_to_blocks[request_id])
 
-    def allocate_external_computed_blocks(
-        self, request_id: str, total_computed_tokens: int
-    ) -> None:
-        """Allocate blocks for tokens up to ``total_computed_tokens`` that a connector fills."""
-        skipped = num_skipped_tokens(self.group, total_computed_tokens)
-        if skipped < max(self.block_size, total_computed_tokens):
-            self._extend(request_id, total_computed_tokens)
+    def allocate_external_computed_blocks(self, request_id: str, computed: int) -> None:
+        """Allocate blocks for the computed tokens, which a connector fills."""
+        if num_skipped_tokens(self.group, computed) < max(self.block_size, computed):
+            self._extend(request_id, computed)
 
-    def allocate_new_blocks(
-        self, request_id: str, num_tokens: int, num_tokens_main_model: int
-    ) -> list[KVCacheBlock]:
-        """Allocate blocks until the request has slots for ``num_tokens`` tokens; returns them."""
-        del num_tokens_main_model
-        return self._extend(request_id, num_tokens)
+    def allocate_new_blocks(self, request_id: str, step: Step) -> list[KVCacheBlock]:
+        """Allocate blocks until the request has its slots; returns them."""
+        return self._extend(request_id, step.slots)
 
     def cache_blocks(self, request: Request, num_tokens: int, mask: Mask) -> None:
         """Register the request's full blocks up to ``num_tokens`` tokens that ``mask`` keeps."""
         first = self.num_cached_block.get(request.request_id, 0)
-        full = min(num_tokens, request.num_hashed_tokens) // self.block_size
+        hashed = len(request.block_hashes) * request.hash_block_size
+        full = min(num_tokens, hashed) // self.block_size
         if full <= first:
             return
-        self._pool.cache_full_blocks(
-            request,
-            self.req_to_blocks[request.request_id],
-            first,
-            full,
-            self.block_size,
-            self.group_id,
-            mask(first, full),
-        )
+        blocks = self.req_to_blocks[request.request_id]
+        kept = zip(range(first, full), mask(first, full), strict=True)
+        new = {place: blocks[place] for place, is_kept in kept if is_kept}
+        new = {place: block for place, block in new.items() if not block.is_null}
+        self._pool.cache_full_blocks(request, new, self.block_size, self.group_id)
         self.num_cached_block[request.request_id] = full
 
-    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+    def remove_skipped_blocks(self, request_id: str, computed: int) -> None:
         """Free the blocks that the request no longer reads, and put null blocks in their place."""
         blocks = self.req_to_blocks.get(request_id, [])
-        skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
-        removed = []
-        skipped, before = min(skipped, len(blocks)), self._num_removed.get(request_id, 0)
+        skipped, before = self._num_skipped(computed), self._num_removed.get(request_id, 0)
+        skipped, removed = min(skipped, len(blocks)), []
         for index in range(skipped - 1, before - 1, -1):
             if not blocks[index].is_null:
                 removed.append(blocks[index])
@@ -150,13 +175,15 @@ class GroupManager:
 
     def free(self, request_id: str) -> None:
         """Free all the request's blocks, last first: prefixes are worth more than tails."""
-        blocks = self.req_to_blocks.pop(request_id, [])
-        self._release(reversed(blocks))
+        self._release(reversed(self.req_to_blocks.pop(request_id, [])))
         self.num_cached_block.pop(request_id, None)
         self._num_removed.pop(request_id, None)
 
     def new_step_starts(self) -> None:
         """The scheduler begins a new step."""
+
+    def _num_skipped(self, computed: int) -> int:
+        return num_skipped_tokens(self.group, computed) // self.block_size
 
     def _num_new(self, required: int, covered: int, own: int, most: int | None) -> int:
         """How many of the required blocks are new; ``most`` is what it may hold at once."""
@@ -169,10 +196,10 @@ class GroupManager:
         self._pool.free_blocks(blocks)
 
     def _extend(self, request_id: str, num_tokens: int) -> list[KVCacheBlock]:
-        blocks = self.req_to_blocks.setdefault(request_id, [])
+        blocks = self.req_to_blocks[request_id]
         missing = ceil_div(num_tokens, self.block_size) - len(blocks)
         new_blocks = self._pool.get_new_blocks(max(missing, 0))
-        blocks.extend(new_blocks)
+        blocks += new_blocks
         return new_blocks
 
 
@@ -184,30 +211,15 @@ class MambaManager(GroupManager):
     running state moves on. vLLM: ``MambaManager`` with ``mamba_cache_mode`` "align".
     """
 
-    def __init__(
-        self,
-        group: Group,
-        group_id: int,
-        block_pool: BlockPool,
-        num_speculative_blocks: int = 0,
-        max_states: int = 1,
-    ) -> None:
-        super().__init__(group, group_id, block_pool)
-        self._max_states = max_states
-        self._num_speculative_blocks = num_speculative_blocks
+    def __init__(self, group: Group, group_id: int, pool: BlockPool, given: Configuration) -> None:
+        super().__init__(group, group_id, pool, given)
+        self._max_states = 1 + given.max_concurrent_batches
+        self._drafts = given.num_speculative_blocks
         self._running: set[str] = set()
         self._last_state_block: dict[str, int] = {}
-        self._cached_this_step: set[bytes] = set()
+        self._cached_this_step: set[bytes | None] = set()
 
-    def get_num_blocks_to_allocate(
-        self,
-        request_id: str,
-        num_tokens: int,
-        new_computed_blocks: Blocks,
-        total_computed_tokens: int,
-        num_tokens_main_model: int,
-        apply_admission_cap: bool = False,
-    ) -> int:
+    def get_num_blocks_to_allocate(self, request_id: str, step: Step, hit: Blocks) -> int:
         """One block for the running state and, in the first step, those for draft tokens.
 
         A state that was cached in this very step is not computed yet when this step reads it, so
@@ -215,44 +227,37 @@ class MambaManager(GroupManager):
         tokens need no state: draft models have no Mamba layers. vLLM 0.23 does not count the
         blocks for a connector's tokens, and so may run out of blocks.
         """
-        del num_tokens
-        if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:
+        if hit and hit[-1].block_hash in self._cached_this_step:
             return len(self._pool.blocks) + 1
-        held, drafts = len(self.req_to_blocks.get(request_id, ())), self._num_speculative_blocks
-        required, hit = self._num_required(num_tokens_main_model), len(new_computed_blocks)
-        missing = required - hit - held
+        held, drafts = len(self.req_to_blocks.get(request_id, ())), self._drafts
+        required = self._num_required(step)
+        missing = required - len(hit) - held
         if missing > 0:
             states = 1
-            if apply_admission_cap:
+            if step.whole:
                 # A chunk reads the state that an earlier one, maybe in flight, has left.
                 states = max(1, min(missing - drafts, self._max_states - (held > 0)))
             missing = states if request_id in self._running else states + drafts
-        needed = missing + _num_evictable(new_computed_blocks)
-        if not held and total_computed_tokens > hit * self.block_size and not apply_admission_cap:
-            loaded = ceil_div(total_computed_tokens, self.block_size)
+        needed = missing + _num_evictable(hit)
+        if not held and step.computed > len(hit) * self.block_size and not step.whole:
+            loaded = ceil_div(step.computed, self.block_size)
             needed = max(needed, 1 + min(required - loaded, 1 + drafts))
         return needed
 
-    def allocate_new_blocks(
-        self, request_id: str, num_tokens: int, num_tokens_main_model: int
-    ) -> list[KVCacheBlock]:
+    def allocate_new_blocks(self, request_id: str, step: Step) -> list[KVCacheBlock]:
         """Move the running state to the block that the step ends in; returns the new blocks."""
-        del num_tokens
-        blocks = self.req_to_blocks.setdefault(request_id, [])
-        required, drafts = self._num_required(num_tokens_main_model), self._num_speculative_blocks
-        before = len(blocks)
+        blocks, drafts, null = self.req_to_blocks[request_id], self._drafts, self._pool.null_block
+        required, before = self._num_required(step), len(blocks)
         if required <= before:
             return []
         running = request_id in self._running
-        if running:
-            self._last_state_block[request_id] = before - 1 - drafts
-        elif blocks:
-            self._last_state_block[request_id] = before - 1
+        if blocks:
+            self._last_state_block[request_id] = before - 1 - (drafts if running else 0)
         skipped = required - drafts - 1
-        blocks.extend([self._pool.null_block] * (skipped - before))
+        blocks.extend([null] * (skipped - before))
         for index in range(before - drafts, min(before, skipped)) if running else ():
             blocks.append(blocks[index])
-            blocks[index] = self._pool.null_block
+            blocks[index] = null
         blocks.extend(self._pool.get_new_blocks(required - len(blocks)))
         self._running.add(request_id)
         return blocks[before:]
@@ -262,19 +267,17 @@ class MambaManager(GroupManager):
         first = self.num_cached_block.get(request.request_id, 0)
         super().cache_blocks(request, num_tokens, mask)
         full = self.num_cached_block.get(request.request_id, 0)
-        for block in self.req_to_blocks.get(request.request_id, [])[first:full]:
-            if block.block_hash is not None:
-                self._cached_this_step.add(block.block_hash)
+        blocks = self.req_to_blocks[request.request_id][first:full]
+        self._cached_this_step.update(block.block_hash for block in blocks if block.block_hash)
 
-    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+    def remove_skipped_blocks(self, request_id: str, computed: int) -> None:
         """Free the states before the last one."""
-        super().remove_skipped_blocks(request_id, total_computed_tokens)
+        super().remove_skipped_blocks(request_id, computed)
         last = self._last_state_block.get(request_id)
-        if last is None or last >= ceil_div(total_computed_tokens, self.block_size) - 1:
-            return
-        blocks = self.req_to_blocks[request_id]
-        self._release([blocks[last]])
-        blocks[last] = self._pool.null_block
+        if last is not None and last < ceil_div(computed, self.block_size) - 1:
+            blocks = self.req_to_blocks[request_id]
+            self._release([blocks[last]])
+            blocks[last] = self._pool.null_block
 
     def free(self, request_id: str) -> None:
         """Also drop the running state."""
@@ -286,8 +289,8 @@ class MambaManager(GroupManager):
         """States that earlier steps cached are computed now."""
         self._cached_this_step.clear()
 
-    def _num_required(self, num_tokens: int) -> int:
-        return int(ceil_div(num_tokens, self.block_size)) + self._num_speculative_blocks
+    def _num_required(self, step: Step) -> int:
+        return int(ceil_div(step.main, self.block_size)) + self._drafts
 
 
 def _num_evictable(blocks: Blocks) -> int:

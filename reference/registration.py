@@ -5,15 +5,14 @@ from functools import partial
 
 from hitproof.reference.request import Registered
 from hitproof.spec.groups import BlockGeometry, Group, geometry
-from hitproof.spec.hits import required_run, run_end
 from hitproof.spec.mask import in_mask
 from hitproof.spec.retention import (
     SPARSE_KINDS,
     check_interval,
+    in_retained_mask,
     junction_boundary,
     replay_boundary,
     resend_cap,
-    sibling_boundary,
 )
 from hitproof.spec.sharing import final_tokens
 
@@ -74,12 +73,12 @@ class Registration:
         """The mask of sparse retention."""
         boundaries = [*self.replays(prompt.num_prompt_tokens, prompt.num_hash_lookahead_tokens)]
         boundaries += self.junctions(prompt.shared_prefix_boundary)
-        return partial(
-            _retained,
-            self._geometries[group],
-            [boundary // group.block_size for boundary in boundaries],
-            (self._interval or 0) // group.block_size or None,
-        )
+        replays = [boundary // group.block_size for boundary in boundaries]
+        every = (self._interval or 0) // group.block_size or None
+        shape = self._geometries[group]
+        return lambda first, end: [
+            bool(in_retained_mask(shape, block, replays, every)) for block in range(first, end)
+        ]
 
     def replays(self, num_tokens: int, num_hash_lookahead_tokens: int) -> Sequence[int]:
         """The boundaries that are kept for a resend and an extension of a prompt."""
@@ -96,28 +95,6 @@ class Registration:
             shared // self._alignment * self._alignment,
             junction_boundary(shared, self._lookahead_tokens, self._alignment),
         )
-
-
-def _retained(
-    shape: BlockGeometry, replays: Sequence[int], interval: int | None, first: int, end: int
-) -> list[bool]:
-    """`spec.retention.in_retained_mask` of each block, one required run after the other."""
-    kept = [False] * (end - first)
-
-    def keep(boundary: int) -> None:
-        run = required_run(shape, boundary)
-        start, stop = max(run.start, first), min(run.stop, end)
-        if boundary >= 1 and start < stop:
-            kept[start - first : stop - first] = [True] * (stop - start)
-
-    for boundary in replays:
-        keep(boundary)
-    block = first
-    while interval is not None and block < end:
-        sibling = int(sibling_boundary(shape, block, interval))
-        keep(sibling)
-        block = int(run_end(shape, sibling))
-    return kept
 
 
 def _reachable(shape: BlockGeometry, known: list[bool], first: int, end: int) -> list[bool]:

@@ -1,9 +1,80 @@
-"""A request as the manager sees it: its tokens, their hashes, and how many are computed."""
+"""A request as the manager sees it: its tokens, their block hashes, and how many are computed.
+
+A block's hash chains over its whole prefix: the parent's hash, the block's tokens, the extra keys
+that change what a layer computes from the same tokens, and the tokens after it that hashes look
+ahead to. Two different inputs are spelt differently before they go through SHA-256. vLLM:
+``hash_block_tokens`` and ``generate_block_hash_extra_keys``.
+"""
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
-from hitproof.reference.hashing import ExtraKeys, MultiModalFeature, extra_keys, hash_block_tokens
+
+class MultiModalFeature(NamedTuple):
+    """A multimodal item and where its placeholders are in a prompt, in tokens."""
+
+    identifier: str
+    offset: int
+    length: int
+
+
+class ExtraKeys(NamedTuple):
+    """What besides tokens a block's keys and values depend on.
+
+    Attributes:
+        lora: the adapter's name.
+        items: each multimodal item in the block, with its offset from the block's start.
+        salt: the request's cache salt, in the first block only; the chain propagates it.
+    """
+
+    lora: str | None = None
+    items: tuple[tuple[str, int], ...] = ()
+    salt: str | None = None
+
+
+def extra_keys(
+    start: int, end: int, lora: str | None, items: Sequence[MultiModalFeature], salt: str | None
+) -> ExtraKeys:
+    """The extra keys of the block of tokens from ``start`` to ``end``.
+
+    Every item that has a token in the block counts.
+    """
+    inside = tuple(
+        (item.identifier, item.offset - start)
+        for item in items
+        if item.offset < end and start < item.offset + item.length
+    )
+    return ExtraKeys(lora, inside, (salt or None) if start == 0 else None)
+
+
+NO_EXTRA_KEYS = ExtraKeys()
+
+
+def hash_block_tokens(
+    parent: bytes | None,
+    token_ids: Sequence[int],
+    keys: ExtraKeys = NO_EXTRA_KEYS,
+    lookahead_token_ids: Sequence[int] = (),
+) -> bytes:
+    """The hash of a full block; ``parent`` is None for the first one.
+
+    ``lookahead_token_ids`` are the tokens after the block that the hash also covers.
+    """
+    spelt = repr((parent, tuple(token_ids), *keys, tuple(lookahead_token_ids)))
+    return sha256(spelt.encode()).digest()
+
+
+def block_hashes_of_size(
+    hashes: Sequence[bytes], hash_block_size: int, block_size: int
+) -> Sequence[bytes]:
+    """The hashes of blocks of ``block_size`` tokens, a multiple of ``hash_block_size``.
+
+    A hash chains over all before it, so a block's hash is that of its last unit. vLLM:
+    ``BlockHashListWithBlockSize`` (which up to 0.23 joins the units' hashes).
+    """
+    units = block_size // hash_block_size
+    return hashes if units == 1 else hashes[units - 1 :: units]
 
 
 class Registered(NamedTuple):
@@ -43,25 +114,18 @@ class Request:
         self.num_prompt_tokens = len(self.all_token_ids)
         self.hash_block_size = hash_block_size
         self.lora_name = lora_name
-        self.mm_features = tuple(mm_features)
+        self.mm_features = mm_features
         self.cache_salt = cache_salt
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
-        self.num_computed_tokens = 0
-        self.num_in_flight_tokens = 0
-        self.shared_prefix_boundary = 0
+        self.num_computed_tokens = self.num_in_flight_tokens = self.shared_prefix_boundary = 0
         self.block_hashes: list[bytes] = []
-        self._hash_full_blocks()
+        self.append_output_token_ids()
 
     @property
     def num_tokens(self) -> int:
         """Prompt and output tokens."""
         return len(self.all_token_ids)
-
-    @property
-    def num_hashed_tokens(self) -> int:
-        """Tokens whose blocks have a hash: a block has one once all tokens it covers are known."""
-        return len(self.block_hashes) * self.hash_block_size
 
     @property
     def registered(self) -> Registered:
@@ -70,24 +134,23 @@ class Request:
             self.num_prompt_tokens, self.shared_prefix_boundary, self.num_hash_lookahead_tokens
         )
 
+    def hashes(self, block_size: int) -> Sequence[bytes]:
+        """The hashes of its blocks of ``block_size`` tokens, once all that each covers is known."""
+        return block_hashes_of_size(self.block_hashes, self.hash_block_size, block_size)
+
     def append_output_token_ids(self, *token_ids: int) -> None:
         """Add decoded tokens, and hash the blocks that they fill."""
         self.all_token_ids.extend(token_ids)
-        self._hash_full_blocks()
-
-    def extra_keys(self, start: int, end: int) -> ExtraKeys:
-        """The extra keys of the block of tokens from ``start`` to ``end``."""
-        covered = end + self.num_hash_lookahead_tokens
-        return extra_keys(start, covered, self.lora_name, self.mm_features, self.cache_salt)
-
-    def _hash_full_blocks(self) -> None:
         size, ahead = self.hash_block_size, self.num_hash_lookahead_tokens
         parent = self.block_hashes[-1] if self.block_hashes else None
         last = self.num_tokens - size - ahead
         for start in range(len(self.block_hashes) * size, last + 1, size):
             end = start + size
-            tokens = self.all_token_ids[start:end]
-            parent = hash_block_tokens(
-                parent, tokens, self.extra_keys(start, end), self.all_token_ids[end : end + ahead]
-            )
+            tokens, after = self.all_token_ids[start:end], self.all_token_ids[end : end + ahead]
+            parent = hash_block_tokens(parent, tokens, self.extra_keys(start, end), after)
             self.block_hashes.append(parent)
+
+    def extra_keys(self, start: int, end: int) -> ExtraKeys:
+        """The extra keys of the block of tokens from ``start`` to ``end``."""
+        covered = end + self.num_hash_lookahead_tokens
+        return extra_keys(start, covered, self.lora_name, self.mm_features, self.cache_salt)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import NamedTuple
 
-from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.lookup import Lookup, Pool
+from hitproof.reference.pool import KVCacheBlock
+from hitproof.reference.request import block_hashes_of_size
+from hitproof.spec.connector import is_fully_loaded, may_diverge
 from hitproof.spec.groups import Group, GroupKind, geometry
 
 
@@ -158,3 +159,30 @@ class _Lookup:
         if length > self.longest:
             self.longest = length
         return length
+
+
+def find_local_prefix(
+    shared: Sequence[SpecGroup],
+    num_groups: int,
+    block_hashes: Sequence[bytes],
+    max_cache_hit_length: int,
+    horizon: int,
+    block_pool: Pool,
+) -> tuple[Hit, bool]:
+    """The longest local prefix, and whether it is flagged: a state at its end is not cached.
+
+    Arguments as in `find_hit`. vLLM: ``KVCacheManager.get_computed_blocks_for_connector``.
+    """
+    others: Sequence[SpecGroup] = shared
+    states: Sequence[SpecGroup] = ()
+    if may_diverge([each.group for each in shared]):
+        states = [each for each in shared if is_fully_loaded(each.group.kind)]
+        others = [each for each in shared if not is_fully_loaded(each.group.kind)]
+    hit = find_hit(others, num_groups, block_hashes, max_cache_hit_length, horizon, block_pool)
+    blocks, diverged = [*hit.blocks], False
+    for group in states:
+        tables = group.tables(block_hashes, hit.length, horizon, block_pool)
+        diverged |= len(tables[0]) * group.block_size < hit.length
+        for group_id, table in zip(group.group_ids, tables, strict=True):
+            blocks[group_id] = table
+    return Hit(tuple(blocks), hit.length, hit.junction), diverged

@@ -5,10 +5,9 @@ from functools import partial
 from typing import Any
 
 from hitproof.conformance.emulation.releases import FreeOrder, Policies, ReplayPolicy
-from hitproof.reference.coordinator import KVCacheCoordinator
-from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.groups import GroupManager, MambaManager, num_skipped_tokens
+from hitproof.reference.groups import GroupManager, MambaManager
 from hitproof.reference.manager import KVCacheManager
+from hitproof.reference.pool import KVCacheBlock
 from hitproof.reference.registration import Mask, Registration
 from hitproof.reference.request import Registered, Request
 from hitproof.spec.groups import Group, GroupKind
@@ -91,11 +90,10 @@ class EmulatedMamba(EmulatedGroup, MambaManager):
         if policies.admits_too_much:
             self._max_states = 1
 
-    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+    def remove_skipped_blocks(self, request_id: str, computed: int) -> None:
         """With ``keeps_states_of_drafts`` all drafts of the last step may still be rejected."""
-        computed = total_computed_tokens
         if self._policies.keeps_states_of_drafts:
-            computed = max(0, computed - self._num_speculative_blocks)
+            computed = max(0, computed - self._drafts)
         if self._policies.leaves_states_behind:
             self._pass_gap(request_id, computed)
         super().remove_skipped_blocks(request_id, computed)
@@ -104,14 +102,14 @@ class EmulatedMamba(EmulatedGroup, MambaManager):
         """Take as freed what lies before the last null block of those that are not read."""
         blocks = self.req_to_blocks.get(request_id, [])
         before = self._num_removed.get(request_id, 0)
-        skipped = min(num_skipped_tokens(self.group, computed) // self.block_size, len(blocks))
+        skipped = min(self._num_skipped(computed), len(blocks))
         gaps = [index for index in range(before, skipped) if blocks[index].is_null]
         if gaps:
             self._num_removed[request_id] = gaps[-1] + 1
 
 
-class EmulatedCoordinator(KVCacheCoordinator):
-    """All groups together."""
+class EmulatedManager(KVCacheManager):
+    """The manager of a release. The other arguments are those of `KVCacheManager`."""
 
     def __init__(self, policies: Policies, *given: Any) -> None:
         self._policies = policies
@@ -124,23 +122,13 @@ class EmulatedCoordinator(KVCacheCoordinator):
         hashed = self._policies.horizon is LookaheadHorizon.HASHED
         return hashed and super()._may_peek(num_groups)
 
-
-class EmulatedManager(KVCacheManager):
-    """The manager of a release. The other arguments are those of `KVCacheManager`."""
-
-    def __init__(self, policies: Policies, *given: Any, **named: Any) -> None:
-        self._policies = policies
-        self.coordinator_class = partial(EmulatedCoordinator, policies)
-        super().__init__(*given, **named)
-
     def _register_accepted(self, request: Request) -> None:
         if self._policies.registers_before_freeing:
             super()._register_accepted(request)
 
-    def _num_settled(self, request: Request, total_computed: int) -> int:
-        if self._policies.keeps_states_of_drafts:
-            return total_computed
-        return super()._num_settled(request, total_computed)
+    def _num_settled(self, request: Request, computed: int) -> int:
+        keeps_all = self._policies.keeps_states_of_drafts
+        return computed if keeps_all else super()._num_settled(request, computed)
 
 
 def _every(first: int, end: int) -> list[bool]:

@@ -1,7 +1,7 @@
 """The reference's manager behind the protocol of `conformance.subject.managers`."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -21,12 +21,10 @@ from hitproof.conformance.subject.managers import (
     Stored,
     Tables,
 )
-from hitproof.reference.configuration import KVCacheConfig
-from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.hashing import ExtraKeys, MultiModalFeature, block_hashes_of_size
-from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
-from hitproof.reference.pool import BlockPool
-from hitproof.reference.request import Request
+from hitproof.reference.groups import Configuration
+from hitproof.reference.manager import KVCacheManager, ids_of
+from hitproof.reference.pool import BlockPool, KVCacheBlock
+from hitproof.reference.request import ExtraKeys, MultiModalFeature, Request
 from hitproof.spec.groups import GroupKind
 
 
@@ -43,27 +41,11 @@ class WatchedPool(BlockPool):
         return tuple(events)
 
     def cache_full_blocks(
-        self,
-        request: Request,
-        blocks: Sequence[KVCacheBlock],
-        num_cached_blocks: int,
-        num_full_blocks: int,
-        block_size: int,
-        kv_cache_group_id: int,
-        block_mask: Sequence[bool],
-    ) -> list[int]:
+        self, request: Request, blocks: Mapping[int, KVCacheBlock], block_size: int, group_id: int
+    ) -> None:
         """Also records it."""
-        registered = super().cache_full_blocks(
-            request,
-            blocks,
-            num_cached_blocks,
-            num_full_blocks,
-            block_size,
-            kv_cache_group_id,
-            block_mask,
-        )
-        self._events += self._stored(request, registered, block_size, kv_cache_group_id)
-        return registered
+        super().cache_full_blocks(request, blocks, block_size, group_id)
+        self._events += self._stored(request, blocks, block_size, group_id)
 
     def reset_prefix_cache(self) -> bool:
         """Also records it."""
@@ -75,7 +57,7 @@ class WatchedPool(BlockPool):
     def _evict(self, block: KVCacheBlock) -> None:
         key, group = block.block_hash, block.group_id
         super()._evict(block)
-        if key is not None and key not in self._first[group]:
+        if key is not None and key not in self._cached[group]:
             self._events.append(Removed(group, (key,)))
 
     def _stored(
@@ -86,8 +68,8 @@ class WatchedPool(BlockPool):
         Where the block before a run is not cached, the first of the run has an event of its own,
         whose tokens begin after the last block that is.
         """
-        hashes = block_hashes_of_size(request.block_hashes, request.hash_block_size, block_size)
-        cached, events = self._first[group], list[Stored]()
+        hashes = request.hashes(block_size)
+        cached, events = self._cached[group], list[Stored]()
         for index in registered:
             before = next((i for i in reversed(range(index)) if hashes[i] in cached), -1)
             start, end = (before + 1) * block_size, (index + 1) * block_size
@@ -143,22 +125,21 @@ class ReferenceManagers:
     def make(self, engine: EngineConfiguration, pool: BlockPool | None = None) -> KVCacheManager:
         """The reference's own manager, over a pool of its own by default."""
         knows = not self._policies.keeps_states_of_drafts
-        return self._manager_class(
-            KVCacheConfig(
-                engine.num_gpu_blocks,
-                engine.groups,
-                engine.num_speculative_tokens,
-                engine.max_concurrent_batches,
-            ),
-            max_model_len=engine.max_model_len,
-            hash_block_size=engine.hash_block_size,
-            scheduler_block_size=engine.alignment,
-            max_num_batched_tokens=engine.max_in_flight_tokens if knows else engine.max_chunk,
-            enable_caching=engine.enable_prefix_caching,
-            use_eagle=engine.use_eagle_block_drop,
-            retention_interval=engine.retention_interval,
-            block_pool=pool,
+        most = engine.max_in_flight_tokens if knows else engine.max_chunk
+        given = Configuration(
+            engine.groups,
+            engine.num_gpu_blocks,
+            engine.max_model_len,
+            engine.hash_block_size,
+            engine.alignment,
+            most,
+            engine.enable_prefix_caching,
+            engine.use_eagle_block_drop,
+            engine.retention_interval,
+            engine.num_speculative_tokens,
+            engine.max_concurrent_batches,
         )
+        return self._manager_class(given, pool)
 
 
 class ReferenceManager:
@@ -178,7 +159,6 @@ class ReferenceManager:
         self._stats = Counter[str]()
         self._scratch_first = scratch_first
         self._requests: dict[str, Request] = {}
-        self._found: dict[str, tuple[Hit, KVCacheBlocks]] = {}
         self._outside: list[int] = []
         self._holds_events = False
 
@@ -215,65 +195,47 @@ class ReferenceManager:
         self._requests[name].num_in_flight_tokens = progress.num_in_flight_tokens
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
-        return block_hashes_of_size(
-            self._requests[name].block_hashes,
-            self._engine.hash_block_size,
-            self._engine.groups[group].block_size,
-        )
+        return self._requests[name].hashes(self._engine.groups[group].block_size)
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
         return self._cached().get((group, key), ())
 
     def get_computed_blocks(self, name: str) -> Hit:
         request = self._requests[name]
-        blocks, length = self._manager.get_computed_blocks(request)
+        hit = self._manager.get_computed_blocks(request)
         if self._engine.enable_prefix_caching and not request.skip_reading_prefix_cache:
             prefix = "preempted_" if name in self._preempted else ""
             counted = (f"{prefix}{field}" for field in _COUNTED)
-            self._stats.update(dict(zip(counted, (1, request.num_tokens, length), strict=True)))
-        hit = Hit(length, _tables(blocks), request.shared_prefix_boundary)
-        self._found[name] = hit, blocks
-        return hit
+            self._stats.update(dict(zip(counted, (1, request.num_tokens, hit.length), strict=True)))
+        return Hit(hit.length, ids_of(hit.blocks), hit.junction)
 
     def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
-        request = self._requests[name]
-        hit = self._manager.coordinator.find_longest_cache_hit(request.block_hashes, cap)
-        return Hit(hit.length, _tables(KVCacheBlocks(hit.blocks)))
+        hit = self._manager.find_longest_cache_hit(self._requests[name], cap)
+        return Hit(hit.length, ids_of(hit.blocks))
 
     def get_computed_blocks_for_connector(
         self, name: str, cap: int | None = None
     ) -> tuple[Hit, bool]:
-        request = self._requests[name]
-        if cap is not None:
-            found, flagged = self._manager.coordinator.find_local_prefix(request.block_hashes, cap)
-            return Hit(found.length, _tables(KVCacheBlocks(found.blocks))), flagged
-        blocks, length, flagged = self._manager.get_computed_blocks_for_connector(request)
-        return Hit(length, _tables(blocks)), flagged
+        hit, flagged = self._manager.get_computed_blocks_for_connector(self._requests[name], cap)
+        return Hit(hit.length, ids_of(hit.blocks)), flagged
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         hit = allocation.hit
         new = self._manager.allocate_slots(
             self._requests[name],
             allocation.num_new_tokens,
-            num_new_computed_tokens=0 if hit is None else hit.length,
-            new_computed_blocks=None if hit is None else self._blocks(name, hit),
-            num_lookahead_tokens=allocation.num_lookahead_tokens,
-            num_external_computed_tokens=allocation.num_external_computed_tokens,
-            delay_cache_blocks=allocation.delay_cache_blocks,
-            full_sequence_must_fit=allocation.full_sequence_must_fit,
-            reserved_blocks=allocation.reserved_blocks,
+            0 if hit is None else hit.length,
+            None if hit is None else tuple(map(self._blocks, hit.tables)),
+            allocation.num_lookahead_tokens,
+            allocation.num_external_computed_tokens,
+            allocation.delay_cache_blocks,
+            allocation.full_sequence_must_fit,
+            allocation.reserved_blocks,
         )
-        return None if new is None else _tables(new)
+        return None if new is None else ids_of(new)
 
-    def _blocks(self, name: str, hit: Hit) -> KVCacheBlocks:
-        """The blocks that the lookup returned, or the blocks of another answer."""
-        found, blocks = self._found.get(name, (None, None))
-        if found == hit and blocks is not None:
-            return blocks
-        pool = self._manager.block_pool
-        return KVCacheBlocks(
-            tuple([pool.blocks[number] for number in table] for table in hit.tables)
-        )
+    def _blocks(self, block_ids: Iterable[int]) -> list[KVCacheBlock]:
+        return [self._pool.blocks[number] for number in block_ids]
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
         self._manager.cache_blocks(self._requests[name], num_computed_tokens)
@@ -282,10 +244,10 @@ class ReferenceManager:
         self._manager.free(self._requests[name])
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        self._manager.evict_blocks(block_ids)
+        self._pool.evict_blocks(block_ids)
 
     def reset_prefix_cache(self) -> bool:
-        done = self._manager.reset_prefix_cache()
+        done = self._pool.reset_prefix_cache()
         if done:
             self._stats["reset"] = 1
         return done
@@ -294,24 +256,18 @@ class ReferenceManager:
         self._manager.remove_skipped_blocks(name, num_computed_tokens)
 
     def take_free_blocks(self, count: int | None) -> Sequence[int]:
-        pool = self._manager.block_pool
-        free = pool.num_free_blocks
-        taken = [
-            block.block_id
-            for block in pool.get_new_blocks(free if count is None else min(count, free))
-        ]
+        free = self._pool.num_free_blocks
+        blocks = self._pool.get_new_blocks(free if count is None else min(count, free))
+        (taken,) = ids_of((blocks,))
         self._outside += taken
         return taken
 
     def hold_blocks(self, block_ids: Sequence[int]) -> None:
-        pool = self._manager.block_pool
-        pool.touch([pool.blocks[number] for number in block_ids])
+        self._pool.touch(self._blocks(block_ids))
         self._outside += block_ids
 
     def release_blocks(self, block_ids: Sequence[int]) -> None:
-        pool = self._manager.block_pool
-        given = [pool.blocks[number] for number in reversed(block_ids)]
-        pool.free_blocks(given, self._scratch_first)
+        self._pool.free_blocks(self._blocks(reversed(block_ids)), self._scratch_first)
         for number in block_ids:
             self._outside.remove(number)
 
@@ -322,23 +278,17 @@ class ReferenceManager:
         self._holds_events = held
 
     def observe(self) -> Observation:
-        manager, pool = self._manager, self._manager.block_pool
-        held = {name: _tables(manager.get_blocks(name)) for name in self._requests}
+        pool = self._pool
+        held = {name: self._manager.get_block_ids(name) for name in self._requests}
         tables = {name: found for name, found in held.items() if any(found)}
         stats, self._stats = self._stats, Counter()
         groups, usable = range(len(self._engine.groups)), len(pool.blocks) - 1
         shared = tuple(self._common_prefix(tables.values(), group) for group in groups)
         return Observation(
             tables=tables,
-            ref_counts={
-                block.block_id: block.ref_cnt
-                for block in pool.blocks
-                if block.ref_cnt and not block.is_null
-            },
+            ref_counts={block.block_id: block.ref_cnt for block in pool.blocks if block.ref_cnt},
             cached=self._cached(),
-            free_queue=tuple(
-                block.block_id for block in pool.free_block_queue.get_all_free_blocks()
-            ),
+            free_queue=tuple(pool.free),
             num_free_blocks=pool.num_free_blocks,
             usage=1 - pool.num_free_blocks / usable if usable else 0.0,
             common_prefix=dict.fromkeys(tables, shared),
@@ -358,9 +308,5 @@ class ReferenceManager:
     def _cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
         return {
             (group, key): tuple(block.block_id for block in blocks)
-            for group, key, blocks in self._manager.block_pool.cached_blocks()
+            for group, key, blocks in self._pool.cached_blocks()
         }
-
-
-def _tables(blocks: KVCacheBlocks) -> Tables:
-    return tuple(tuple(table) for table in blocks.get_block_ids())

@@ -13,7 +13,7 @@ from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.simulation.hash_file import Arrival, HashFile
 from hitproof.conformance.simulation.tokens import SharedPrefixes
 from hitproof.conformance.simulation.workload import Workload
-from hitproof.reference.configuration import max_admission_blocks
+from hitproof.spec.admission import blocks_at_once
 from hitproof.spec.groups import Group, GroupKind, geometry
 from hitproof.spec.hits import required_run
 from hitproof.spec.retention import SPARSE_KINDS, replay_boundary
@@ -68,8 +68,7 @@ def blocks_of_request(engine: EngineConfiguration, tokens: int, chunk: int) -> i
             total += min(2, ceil_div(tokens, group.block_size))
             continue
         needed = ceil_div(tokens, group.block_size)
-        most = max_admission_blocks(group, chunk, tokens)
-        total += needed if most is None else min(needed, most)
+        total += min(needed, int(blocks_at_once(group, chunk, tokens)))
     return total
 
 

@@ -7,8 +7,7 @@ from hitproof.conformance.emulation.releases import Policies
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.simulation.subject import Lookup
-from hitproof.reference.free_queue import KVCacheBlock
-from hitproof.reference.pool import BlockPool
+from hitproof.reference.pool import BlockPool, KVCacheBlock
 from hitproof.reference.request import Request
 
 
@@ -50,8 +49,8 @@ class SimulatedReference:
 
     def lookup(self, request: Request) -> Lookup:
         """Without the statistics."""
-        blocks, length = self._manager.get_computed_blocks(request)
-        return Lookup(length, blocks)
+        hit = self._manager.get_computed_blocks(request)
+        return Lookup(hit.length, hit.blocks)
 
     def allocate(self, request: Request, num_new_tokens: int, hit: Lookup | None) -> bool:
         """The whole request need not fit."""
@@ -89,7 +88,7 @@ class SimulatedReference:
 
     def held(self, request: Request) -> list[int]:
         """Without null blocks."""
-        return [_real(table) for table in self._manager.get_blocks(request.request_id).blocks]
+        return [_real(table) for table in self._manager.get_blocks(request.request_id)]
 
     def has_block(self, request: Request, group: int, block: int) -> bool:
         units = self._engine.groups[group].block_size // self._engine.hash_block_size

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from hitproof.reference.hashing import NO_EXTRA_KEYS, hash_block_tokens
+from hitproof.reference.request import NO_EXTRA_KEYS, hash_block_tokens
 
 TokenRanges: TypeAlias = tuple[tuple[int, int], ...]
 """Inclusive ranges (first, last) of token ids, in order."""

@@ -22,7 +22,6 @@ from hitproof.conformance.subject.managers import (
     Stored,
 )
 from hitproof.conformance.tests.editing import CASES
-from hitproof.reference.coordinator import KVCacheCoordinator
 from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
@@ -55,7 +54,7 @@ class Wrapped:
     def __init__(self, manager: ReferenceManager) -> None:
         self.inner = manager
         self.pool = manager._manager.block_pool
-        self.managers = manager._manager.coordinator.single_type_managers
+        self.managers = manager._manager.groups
         self.groups = manager._engine.groups
         self.alignment = manager._engine.alignment
         self.last = ""
@@ -131,10 +130,10 @@ class _Shifts:
 
     def start(self, engine: EngineConfiguration) -> Manager:
         started = ReferenceManagers().start(engine)
-        self.shift(started._manager.coordinator, max(0, engine.num_prefill_lookahead - 1))
+        self.shift(started._manager, max(0, engine.num_prefill_lookahead - 1))
         return started
 
-    def shift(self, coordinator: KVCacheCoordinator, again: int) -> None:
+    def shift(self, manager: KVCacheManager, again: int) -> None:
         """Shift it, where the last ``again`` tokens are computed again."""
         raise NotImplementedError
 
@@ -142,37 +141,37 @@ class _Shifts:
 class RegistersDrafts(_Shifts):
     """The reference, but it registers blocks before their entries are final."""
 
-    def shift(self, coordinator: KVCacheCoordinator, again: int) -> None:
-        registered = coordinator._registration.num_tokens
+    def shift(self, manager: KVCacheManager, again: int) -> None:
+        registered = manager.registration.num_tokens
 
         def num_tokens(group: Group, num_computed_tokens: int) -> int:
             return min(registered(group, num_computed_tokens + again), num_computed_tokens)
 
-        coordinator._registration.num_tokens = num_tokens  # type: ignore[method-assign]  # the fault
+        manager.registration.num_tokens = num_tokens  # type: ignore[method-assign]  # the fault
 
 
 class RegistersLate(_Shifts):
     """The reference, but its blocks wait for one token more than is computed again."""
 
-    def shift(self, coordinator: KVCacheCoordinator, again: int) -> None:
-        registered = coordinator._registration.num_tokens
+    def shift(self, manager: KVCacheManager, again: int) -> None:
+        registered = manager.registration.num_tokens
 
         def num_tokens(group: Group, num_computed_tokens: int) -> int:
             return registered(group, max(0, num_computed_tokens - min(again, 1)))
 
-        coordinator._registration.num_tokens = num_tokens  # type: ignore[method-assign]  # the fault
+        manager.registration.num_tokens = num_tokens  # type: ignore[method-assign]  # the fault
 
 
 class FreesTheWindowOfDrafts(_Shifts):
     """The reference, but it frees what only the tokens that are computed again read."""
 
-    def shift(self, coordinator: KVCacheCoordinator, again: int) -> None:
-        free = coordinator.remove_skipped_blocks
+    def shift(self, manager: KVCacheManager, again: int) -> None:
+        free = manager.remove_skipped_blocks
 
         def remove_skipped_blocks(request_id: str, total_computed_tokens: int) -> None:
             free(request_id, total_computed_tokens + again)
 
-        coordinator.remove_skipped_blocks = remove_skipped_blocks  # type: ignore[method-assign]  # the fault
+        manager.remove_skipped_blocks = remove_skipped_blocks  # type: ignore[method-assign]  # the fault
 
 
 class FreesBeforeItRegisters(KVCacheManager):

@@ -26,7 +26,7 @@ class ReferencePool:
         block_hash, group_id = key
         request = Request("", [0], 1)
         request.block_hashes = [block_hash]
-        self._pool.cache_full_blocks(request, [self._pool.blocks[block]], 0, 1, 1, group_id, [True])
+        self._pool.cache_full_blocks(request, {0: self._pool.blocks[block]}, 1, group_id)
 
     def evict_blocks(self, blocks: Sequence[int]) -> None:
         self._pool.evict_blocks(blocks)
@@ -44,7 +44,7 @@ class ReferencePool:
         return PoolSnapshot(
             null_block=pool.null_block.block_id,
             ref_counts=tuple(block.ref_cnt for block in pool.blocks),
-            free_queue=tuple(b.block_id for b in pool.free_block_queue.get_all_free_blocks()),
+            free_queue=tuple(pool.free),
             free_count=pool.num_free_blocks,
             carried=tuple(
                 frozenset() if b.block_hash is None else frozenset({(b.block_hash, b.group_id)})

@@ -15,11 +15,10 @@ from hitproof.conformance.subject.managers import Manager
 from hitproof.conformance.subject.tiers import Load, TierMasks, TierPlays
 from hitproof.conformance.tests.reference_history import ReferenceHistory
 from hitproof.conformance.tests.reference_pool import ReferencePool
-from hitproof.reference.coordinator import find_local_prefix
-from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.lookup import Lookup as GroupLookup
+from hitproof.reference.request import block_hashes_of_size
 from hitproof.reference.scan import Scan
-from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
+from hitproof.reference.spec_groups import SpecGroup, find_hit, find_local_prefix, spec_groups
 from hitproof.spec.groups import BlockGeometry, GroupKind, geometry, whole_blocks
 from hitproof.spec.hits import required_run
 from hitproof.spec.mask import in_mask, in_stored_mask, is_due

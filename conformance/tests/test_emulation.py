@@ -18,8 +18,8 @@ from hitproof.conformance.emulation.releases import (
 )
 from hitproof.conformance.reference.managers import WatchedPool
 from hitproof.conformance.subject.managers import Stored
-from hitproof.reference.hashing import MultiModalFeature
 from hitproof.reference.manager import KVCacheManager
+from hitproof.reference.request import MultiModalFeature
 from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,
@@ -92,7 +92,7 @@ def test_where_freed_blocks_join_the_queue(order: FreeOrder) -> None:
     kv = emulated(Policies(free_order=order), Group(FULL, 8), Group(SLIDING, 4, window=2))
     running = request("a", range(14))
     prefill(kv, running)
-    assert kv.get_block_ids("a") == ([1, 2], [3, 4, 5, 6])
+    assert kv.get_block_ids("a") == ((1, 2), (3, 4, 5, 6))
     assert (cached_ids(kv, 0), cached_ids(kv, 1)) == ({1}, {4})
     finish(kv, running)
     unused = [*range(7, 41)]
@@ -109,20 +109,20 @@ def test_where_freed_blocks_join_the_queue(order: FreeOrder) -> None:
 @pytest.mark.parametrize(("keeps", "first"), [(True, 1), (False, 0)])
 def test_draft_blocks_of_a_mamba_group_move_on_with_the_state(keeps: bool, first: int) -> None:
     policies = Policies(keeps_states_of_drafts=keeps)
-    kv = emulated(policies, Group(MAMBA, 4), num_speculative=2)
+    kv = emulated(policies, Group(MAMBA, 4), num_speculative_blocks=2)
     running = request("a", range(8))
     assert step(kv, running, 8)
-    assert kv.get_block_ids("a") == ([0, 1, 2, 3],)
+    assert kv.get_block_ids("a") == ((0, 1, 2, 3),)
     running.num_computed_tokens = 8
     running.append_output_token_ids(8)
     # Lookahead tokens need no state of their own.
     assert kv.allocate_slots(running, 1, num_lookahead_tokens=2) is not None
-    assert kv.get_block_ids("a") == ([0, 1, 2, 3, 4],)
+    assert kv.get_block_ids("a") == ((0, 1, 2, 3, 4),)
     running.num_computed_tokens = 9
     running.append_output_token_ids(*range(9, 24))
     assert step(kv, running, 15)
     # The states of rejected drafts are worth nothing: their blocks go to the end.
-    assert kv.get_block_ids("a") == ([0, first, 2, 0, 0, 3, 4, 5],)
+    assert kv.get_block_ids("a") == ((0, first, 2, 0, 0, 3, 4, 5),)
     finish(kv, running)
     assert num_held(kv) == 0
 
@@ -149,7 +149,7 @@ def test_releases_that_thin_out_windows_alone_register_every_chunk_block() -> No
 
 def watched() -> tuple[KVCacheManager, WatchedPool]:
     pool = WatchedPool(41)
-    return manager(block_pool=pool), pool
+    return manager(pool=pool), pool
 
 
 def test_stored_blocks_come_with_their_parent_and_tokens() -> None:

@@ -67,11 +67,8 @@ class Renumbers(Wrapped):
 
     def __init__(self, manager: ReferenceManager) -> None:
         super().__init__(manager)
-        queue = self.pool.free_block_queue
-        blocks = queue.get_all_free_blocks()
-        for block in blocks:
-            queue.remove(block)
-        queue.append_n(blocks[::-1])
+        for block_id in [*self.pool.free]:
+            self.pool.free.move_to_end(block_id, last=False)
 
 
 def played(subject: ManagerSubject, wanted: History) -> tuple[ManagerRun, Recorder]:

@@ -358,7 +358,7 @@ class _ShortLookup(SimulatedReference):
 
     def lookup(self, request: Request) -> Lookup:
         length, blocks = super().lookup(request)
-        return Lookup(max(0, length - 16), type(blocks)(tuple(t[:-1] for t in blocks.blocks)))
+        return Lookup(max(0, length - 16), tuple(t[:-1] for t in blocks))
 
 
 def test_a_short_lookup_is_a_fault(tmp_path: Path) -> None:
@@ -414,5 +414,5 @@ def test_the_reference_keeps_nothing_of_requests_that_ended(tmp_path: Path) -> N
             found.append(self._manager)
 
     play(tmp_path, workload, config, manager=Watched)
-    for group in found[0].coordinator.single_type_managers:
+    for group in found[0].groups:
         assert not any(value for value in vars(group).values() if isinstance(value, dict))

@@ -1,10 +1,12 @@
 """Managers and requests for tests, and the few steps that most of them take."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hitproof.reference.configuration import KVCacheConfig
-from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
+from hitproof.reference.groups import Configuration
+from hitproof.reference.manager import KVCacheManager, Tables
+from hitproof.reference.pool import BlockPool
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
 
@@ -18,22 +20,27 @@ HASH = 4
 def manager(
     *groups: Group,
     num_blocks: int = 41,
-    num_speculative: int = 0,
+    hash_block_size: int = HASH,
+    max_model_len: int = 1000,
+    max_num_batched_tokens: int = 1000,
     made: Callable[..., KVCacheManager] = KVCacheManager,
+    pool: BlockPool | None = None,
     **options: Any,
 ) -> KVCacheManager:
     """A manager of ``num_blocks - 1`` usable blocks; one full-attention group by default."""
-    config = KVCacheConfig(num_blocks, groups or (Group(FULL, HASH),), num_speculative)
-    return made(config, **{"max_model_len": 1000, "hash_block_size": HASH} | options)
+    groups = groups or (Group(FULL, HASH),)
+    aligned = math.lcm(hash_block_size, *(group.block_size for group in groups))
+    sizes = num_blocks, max_model_len, hash_block_size, aligned, max_num_batched_tokens
+    return made(Configuration(groups, *sizes, **options), pool)
 
 
 def request(name: str, tokens: Iterable[int], **options: Any) -> Request:
     return Request(name, tokens, **{"hash_block_size": HASH} | options)
 
 
-def prefill(kv: KVCacheManager, new: Request) -> tuple[int, KVCacheBlocks]:
+def prefill(kv: KVCacheManager, new: Request) -> tuple[int, Tables]:
     """Look the request up and compute all of it in one step: its hit, and the new blocks."""
-    blocks, hit = kv.get_computed_blocks(new)
+    blocks, hit, _ = kv.get_computed_blocks(new)
     allocated = kv.allocate_slots(new, new.num_tokens - hit, hit, blocks)
     assert allocated is not None
     new.num_computed_tokens = new.num_tokens
@@ -67,7 +74,7 @@ def num_held(kv: KVCacheManager) -> int:
 
 
 def free_ids(kv: KVCacheManager) -> list[int]:
-    return [block.block_id for block in kv.block_pool.free_block_queue.get_all_free_blocks()]
+    return [*kv.block_pool.free]
 
 
 def cached_ids(kv: KVCacheManager, group: int = 0) -> set[int]:
@@ -81,4 +88,4 @@ def cached_ids(kv: KVCacheManager, group: int = 0) -> set[int]:
 
 def hit(kv: KVCacheManager, tokens: Iterable[int], **options: Any) -> int:
     """What a request of these tokens would hit now."""
-    return kv.get_computed_blocks(request("probe", tokens, **options))[1]
+    return kv.get_computed_blocks(request("probe", tokens, **options)).length

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hitproof.reference.configuration import max_admission_blocks
-from hitproof.reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING, manager, request, step
+from hitproof.reference.tests.building import CHUNKED, SLIDING, manager, request, step
+from hitproof.spec.admission import blocks_at_once
 from hitproof.spec.groups import Group
 
 WINDOW = Group(SLIDING, 4, window=9)
@@ -18,33 +18,13 @@ def test_a_window_admits_a_prompt_longer_than_the_pool() -> None:
         assert step(kv, new, 8)
 
 
-@pytest.mark.parametrize(
-    ("group", "batch", "longest", "blocks"),
-    [
-        (Group(SLIDING, 4, window=9), 8, 1000, 5),
-        (Group(SLIDING, 4, window=9), 8, 12, 4),
-        (Group(SLIDING, 1, window=1), 1, 1000, 2),
-        (Group(CHUNKED, 4, chunk=8), 8, 1000, 4),
-        (Group(CHUNKED, 4, chunk=8), 8, 12, 3),
-        (Group(FULL, 4), 8, 1000, None),
-        (Group(MAMBA, 4), 8, 1000, None),
-    ],
-    ids=str,
-)
-def test_the_most_blocks_that_a_request_holds(
-    group: Group, batch: int, longest: int, blocks: int | None
-) -> None:
-    assert max_admission_blocks(group, batch, longest) == blocks
-
-
 @pytest.mark.parametrize("batch", [1, 3, 8, 20])
 @pytest.mark.parametrize(
     "group", [Group(SLIDING, 4, window=w) for w in (1, 2, 5, 9)] + [Group(CHUNKED, 4, chunk=8)]
 )
 def test_no_request_holds_more_than_it_is_admitted_with(group: Group, batch: int) -> None:
     kv = manager(group, num_blocks=200, max_num_batched_tokens=batch)
-    cap = max_admission_blocks(group, batch, kv.max_model_len)
-    assert cap is not None
+    cap = blocks_at_once(group, batch, 1000)
     running = request("a", range(100))
     while running.num_computed_tokens < 100:
         assert step(kv, running, min(batch, 100 - running.num_computed_tokens))

@@ -40,4 +40,4 @@ def test_external_tokens_of_a_mamba_group_are_counted() -> None:
     assert kv.allocate_slots(new, 8, num_external_computed_tokens=8) is None
     kv = manager(STATES, num_blocks=3)
     assert kv.allocate_slots(new, 8, num_external_computed_tokens=8) is not None
-    assert kv.get_block_ids("a") == ([0, 1, 0, 2],)
+    assert kv.get_block_ids("a") == ((0, 1, 0, 2),)
