@@ -1,4 +1,4 @@
-"""Verification conditions of the scans that `reference.scan` runs.
+"""Verification conditions of the scan that `reference.scan` runs.
 
 The functions that step through a lookup are the ones proved here. The invariant holds at the
 start, each step keeps it and comes closer to the end, and at the end it says that the hit is the
@@ -15,10 +15,9 @@ from hitproof.proofs.cases import KINDS, any_group, case_name
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.reference.scan import (
-    PlainScan,
-    Scan,
-    SkippingScan,
     State,
+    after_hit,
+    after_miss,
     first_state,
     hit_found,
     is_done,
@@ -26,9 +25,6 @@ from hitproof.reference.scan import (
 from hitproof.spec import hits
 from hitproof.spec.groups import BlockGeometry, GroupKind
 from hitproof.spec.terms import Formula, Term, for_all, implies, max, min, not_
-
-SCANS: dict[str, Scan] = {"plain": PlainScan(), "skipping": SkippingScan()}
-"""The scans that are proved, by name."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +95,14 @@ def _starts_right(at: Interpretation, kind: GroupKind, slip: int = 0) -> Stateme
     return Statement(sizes, setting.invariant(first_state(setting.group, setting.limit - slip)))
 
 
-def _hit_keeps_it(at: Interpretation, kind: GroupKind, scan: Scan) -> Statement:
+def _hit_keeps_it(at: Interpretation, kind: GroupKind) -> Statement:
     setting, sizes = _setting(at, kind)
     state, invariant = _any_state(setting)
-    count, first = at.integer("run"), scan.asks(state)
-    run = (first, first + count) if scan.step > 0 else (first + 1 - count, first + 1)
-    after = scan.after_hit(state, count)
+    count = at.integer("run")
+    after = after_hit(state, count)
     fewer = after.right - after.left < state.right - state.left
     same = after.boundary == state.boundary
-    in_turn = scan.asks(after) == (first + count if scan.step > 0 else first - count)
+    in_turn = after.left == state.left + count
     return Statement(
         (
             *sizes,
@@ -115,22 +110,25 @@ def _hit_keeps_it(at: Interpretation, kind: GroupKind, scan: Scan) -> Statement:
             ("the scan is not done", not_(is_done(state))),
             ("one block is cached at least", 1 <= count),
             ("no more than it has to ask about", count <= state.right - state.left),
-            ("the next blocks it asks about are cached", for_all(*run, setting.cached)),
+            (
+                "the next blocks it asks about are cached",
+                for_all(state.left, after.left, setting.cached),
+            ),
         ),
         setting.invariant(after) & same & fewer & in_turn,
     )
 
 
-def _miss_keeps_it(at: Interpretation, kind: GroupKind, scan: Scan) -> Statement:
+def _miss_keeps_it(at: Interpretation, kind: GroupKind) -> Statement:
     setting, sizes = _setting(at, kind)
     state, invariant = _any_state(setting)
-    after = scan.after_miss(setting.group, state)
+    after = after_miss(setting.group, state)
     return Statement(
         (
             *sizes,
             *invariant,
             ("the scan is not done", not_(is_done(state))),
-            ("the block asked about is not cached", not_(setting.cached(scan.asks(state)))),
+            ("the block asked about is not cached", not_(setting.cached(state.left))),
         ),
         setting.invariant(after) & (after.boundary < state.boundary),
     )
@@ -147,7 +145,7 @@ def _ends_right(at: Interpretation, kind: GroupKind) -> Statement:
 
 
 def obligations() -> Iterable[Obligation]:
-    """Each scan finds the longest valid hit of each kind of group."""
+    """The scan finds the longest valid hit of each kind of group."""
     for kind in KINDS:
         yield Obligation(
             case_name("scan_starts_within_reach", kind),
@@ -167,17 +165,16 @@ def obligations() -> Iterable[Obligation]:
             "When a scan is done its candidate, if positive, is valid, and no valid hit is longer.",
             partial(_ends_right, kind=kind),
         )
-        for name, scan in SCANS.items():
-            yield Obligation(
-                case_name(f"{name}_scan_goes_on_after_a_cached_block", kind),
-                "The scan keeps its invariant and its candidate when the next blocks that it asks "
-                "about are cached, however many, has fewer to ask about, and goes on in turn.",
-                partial(_hit_keeps_it, kind=kind, scan=scan),
-            )
-            yield Obligation(
-                case_name(f"{name}_scan_goes_on_after_a_missing_block", kind),
-                "The scan keeps its invariant when a block is missing, and its candidate is "
-                "shorter. So it ends, as the candidate only shrinks and there are fewer and "
-                "fewer blocks to ask about.",
-                partial(_miss_keeps_it, kind=kind, scan=scan),
-            )
+        yield Obligation(
+            case_name("scan_goes_on_after_a_cached_block", kind),
+            "The scan keeps its invariant and its candidate when the next blocks that it asks "
+            "about are cached, however many, has fewer to ask about, and goes on in turn.",
+            partial(_hit_keeps_it, kind=kind),
+        )
+        yield Obligation(
+            case_name("scan_goes_on_after_a_missing_block", kind),
+            "The scan keeps its invariant when a block is missing, and its candidate is "
+            "shorter. So it ends, as the candidate only shrinks and there are fewer and "
+            "fewer blocks to ask about.",
+            partial(_miss_keeps_it, kind=kind),
+        )

@@ -6,7 +6,7 @@ Each block is asked about at most once, and the lookup stops as soon as the answ
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hitproof.reference.scan import Scan, SkippingScan, first_state, hit_found, is_done
+from hitproof.reference.scan import after_hit, after_miss, first_state, hit_found, is_done
 from hitproof.spec.groups import BlockGeometry
 from hitproof.spec.hits import required_run, run_start
 
@@ -23,15 +23,10 @@ class Pool(Protocol):
 
 
 class Lookup:
-    """The lookups of one group.
+    """The lookups of one group."""
 
-    ``scan`` decides which blocks are asked about, not what is returned; the default is a
-    `reference.scan.SkippingScan`.
-    """
-
-    def __init__(self, group: BlockGeometry, scan: Scan | None = None) -> None:
+    def __init__(self, group: BlockGeometry) -> None:
         self._group = group
-        self._scan = SkippingScan() if scan is None else scan
 
     def __call__(
         self,
@@ -45,17 +40,16 @@ class Lookup:
         The hit length is the tables' length times the block size. Blocks outside the required
         run are null. vLLM: ``find_longest_cache_hit`` of the manager of the group's kind.
         """
-        group, scan = self._group, self._scan
-        get_cached_block, step = block_pool.get_cached_block, scan.step
+        group, get_cached_block = self._group, block_pool.get_cached_block
         cached: dict[int, Sequence[Any]] = {}
         state = first_state(group, max_blocks)
         while not is_done(state):
-            first, before = scan.asks(state), len(cached)
-            for block in range(first, first + step * (state.right - state.left), step):
+            before = len(cached)
+            for block in range(state.left, state.right):
                 blocks = get_cached_block(block_hashes[block], kv_cache_group_ids)
                 if blocks is None:
-                    state = scan.after_hit(state, len(cached) - before)
-                    state = scan.after_miss(group, state)
+                    state = after_hit(state, len(cached) - before)
+                    state = after_miss(group, state)
                     run = required_run(group, state.boundary)
                     cached = {block: each for block, each in cached.items() if block in run}
                     break

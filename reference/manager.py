@@ -136,7 +136,12 @@ class KVCacheManager:
         for manager in self.groups if self._given.enable_caching else ():
             if (group := manager.group).prefix_cacheable:
                 tokens = self.registration.num_tokens(group, num_computed_tokens)
-                mask = self.registration.mask(group, request.registered)
+                mask = self.registration.mask(
+                    group,
+                    request.num_prompt_tokens,
+                    request.shared_prefix_boundary,
+                    request.num_hash_lookahead_tokens,
+                )
                 manager.cache_blocks(request, tokens, mask)
 
     def free(self, request: Request) -> None:

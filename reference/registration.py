@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from hitproof.reference.request import Registered
 from hitproof.spec.groups import BlockGeometry, Group, geometry
 from hitproof.spec.mask import in_mask
 from hitproof.spec.retention import (
@@ -59,20 +58,22 @@ class Registration:
             return num_computed_tokens
         return int(final_tokens(num_computed_tokens, group.prefill_lookahead))
 
-    def mask(self, group: Group, prompt: Registered) -> Mask:
-        """Which of a request's blocks to register, by range."""
+    def mask(self, group: Group, prompt: int, shared: int, hash_lookahead: int) -> Mask:
+        """Which of a request's blocks to register, by range; all in tokens.
+
+        Of one with a ``prompt``, which was seen to be ``shared`` up to there, if it was.
+        """
         if self._interval is not None and group.kind in SPARSE_KINDS:
-            return self.retained(group, prompt)
+            return self.retained(group, prompt, shared, hash_lookahead)
         return self.reachable(group)
 
     def reachable(self, group: Group) -> Mask:
         """The dense mask."""
         return partial(_reachable, self._geometries[group], self._reachable[group])
 
-    def retained(self, group: Group, prompt: Registered) -> Mask:
+    def retained(self, group: Group, prompt: int, shared: int, hash_lookahead: int) -> Mask:
         """The mask of sparse retention."""
-        boundaries = [*self.replays(prompt.num_prompt_tokens, prompt.num_hash_lookahead_tokens)]
-        boundaries += self.junctions(prompt.shared_prefix_boundary)
+        boundaries = [*self.replays(prompt, hash_lookahead), *self.junctions(shared)]
         replays = [boundary // group.block_size for boundary in boundaries]
         every = (self._interval or 0) // group.block_size or None
         shape = self._geometries[group]

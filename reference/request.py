@@ -6,62 +6,24 @@ ahead to. Two different inputs are spelt differently before they go through SHA-
 ``hash_block_tokens`` and ``generate_block_hash_extra_keys``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from typing import NamedTuple
 
-
-class MultiModalFeature(NamedTuple):
-    """A multimodal item and where its placeholders are in a prompt, in tokens."""
-
-    identifier: str
-    offset: int
-    length: int
-
-
-class ExtraKeys(NamedTuple):
-    """What besides tokens a block's keys and values depend on.
-
-    Attributes:
-        lora: the adapter's name.
-        items: each multimodal item in the block, with its offset from the block's start.
-        salt: the request's cache salt, in the first block only; the chain propagates it.
-    """
-
-    lora: str | None = None
-    items: tuple[tuple[str, int], ...] = ()
-    salt: str | None = None
-
-
-def extra_keys(
-    start: int, end: int, lora: str | None, items: Sequence[MultiModalFeature], salt: str | None
-) -> ExtraKeys:
-    """The extra keys of the block of tokens from ``start`` to ``end``.
-
-    Every item that has a token in the block counts.
-    """
-    inside = tuple(
-        (item.identifier, item.offset - start)
-        for item in items
-        if item.offset < end and start < item.offset + item.length
-    )
-    return ExtraKeys(lora, inside, (salt or None) if start == 0 else None)
-
-
-NO_EXTRA_KEYS = ExtraKeys()
+ExtraKeys = Callable[[int, int], object]
+"""What besides tokens the block of tokens from one to another depends on."""
 
 
 def hash_block_tokens(
     parent: bytes | None,
     token_ids: Sequence[int],
-    keys: ExtraKeys = NO_EXTRA_KEYS,
+    extra: object = None,
     lookahead_token_ids: Sequence[int] = (),
 ) -> bytes:
     """The hash of a full block; ``parent`` is None for the first one.
 
     ``lookahead_token_ids`` are the tokens after the block that the hash also covers.
     """
-    spelt = repr((parent, tuple(token_ids), *keys, tuple(lookahead_token_ids)))
+    spelt = repr((parent, tuple(token_ids), extra, tuple(lookahead_token_ids)))
     return sha256(spelt.encode()).digest()
 
 
@@ -77,14 +39,6 @@ def block_hashes_of_size(
     return hashes if units == 1 else hashes[units - 1 :: units]
 
 
-class Registered(NamedTuple):
-    """What decides which blocks of a request are registered, in tokens; see `Request`."""
-
-    num_prompt_tokens: int
-    shared_prefix_boundary: int
-    num_hash_lookahead_tokens: int
-
-
 class Request:
     """Tokens and their block hashes, kept up to date. vLLM: ``vllm.v1.request.Request``.
 
@@ -93,6 +47,7 @@ class Request:
             in the request's blocks. It goes back to 0 on preemption.
         num_in_flight_tokens: set by the scheduler: of the computed tokens, those of steps whose
             results are not known. Drafts among them may be taken back.
+        extra_keys: what its blocks depend on besides tokens, of all tokens that a hash covers.
         num_hash_lookahead_tokens: how many tokens past its block a hash covers.
         shared_prefix_boundary: set by `KVCacheManager.get_computed_blocks`: the end, in tokens, of
             a prefix that another request was seen to share, or 0.
@@ -103,9 +58,7 @@ class Request:
         request_id: str,
         prompt_token_ids: Iterable[int],
         hash_block_size: int,
-        lora_name: str | None = None,
-        mm_features: Sequence[MultiModalFeature] = (),
-        cache_salt: str | None = None,
+        extra_keys: ExtraKeys = lambda _, __: None,
         skip_reading_prefix_cache: bool = False,
         num_hash_lookahead_tokens: int = 0,
     ) -> None:
@@ -113,9 +66,7 @@ class Request:
         self.all_token_ids = list(prompt_token_ids)
         self.num_prompt_tokens = len(self.all_token_ids)
         self.hash_block_size = hash_block_size
-        self.lora_name = lora_name
-        self.mm_features = mm_features
-        self.cache_salt = cache_salt
+        self.extra_keys = extra_keys
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
         self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
         self.num_computed_tokens = self.num_in_flight_tokens = self.shared_prefix_boundary = 0
@@ -126,13 +77,6 @@ class Request:
     def num_tokens(self) -> int:
         """Prompt and output tokens."""
         return len(self.all_token_ids)
-
-    @property
-    def registered(self) -> Registered:
-        """What decides which of its blocks are registered."""
-        return Registered(
-            self.num_prompt_tokens, self.shared_prefix_boundary, self.num_hash_lookahead_tokens
-        )
 
     def hashes(self, block_size: int) -> Sequence[bytes]:
         """The hashes of its blocks of ``block_size`` tokens, once all that each covers is known."""
@@ -147,10 +91,6 @@ class Request:
         for start in range(len(self.block_hashes) * size, last + 1, size):
             end = start + size
             tokens, after = self.all_token_ids[start:end], self.all_token_ids[end : end + ahead]
-            parent = hash_block_tokens(parent, tokens, self.extra_keys(start, end), after)
+            extra = self.extra_keys(start, end + ahead)
+            parent = hash_block_tokens(parent, tokens, extra, after)
             self.block_hashes.append(parent)
-
-    def extra_keys(self, start: int, end: int) -> ExtraKeys:
-        """The extra keys of the block of tokens from ``start`` to ``end``."""
-        covered = end + self.num_hash_lookahead_tokens
-        return extra_keys(start, covered, self.lora_name, self.mm_features, self.cache_salt)

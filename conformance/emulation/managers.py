@@ -9,7 +9,7 @@ from hitproof.reference.groups import GroupManager, MambaManager
 from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.pool import KVCacheBlock
 from hitproof.reference.registration import Mask, Registration
-from hitproof.reference.request import Registered, Request
+from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.retention import replay_boundary
@@ -36,10 +36,10 @@ class EmulatedRegistration(Registration):
             return super().num_tokens(group, num_computed_tokens)
         return self.num_final_tokens(group, num_computed_tokens)
 
-    def mask(self, group: Group, prompt: Registered) -> Mask:
+    def mask(self, group: Group, prompt: int, shared: int, hash_lookahead: int) -> Mask:
         """Those kinds are thinned out that the policies name."""
         if self._interval is not None and group.kind in self._policies.sparse_kinds:
-            return self.retained(group, prompt)
+            return self.retained(group, prompt, shared, hash_lookahead)
         return self.reachable(group) if group.kind in self._policies.thinned_kinds else _every
 
     def replays(self, num_tokens: int, num_hash_lookahead_tokens: int) -> Sequence[int]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from hitproof.conformance.emulation.managers import EmulatedManager
 from hitproof.conformance.emulation.releases import SPEC, FreeOrder, Policies
@@ -24,7 +24,7 @@ from hitproof.conformance.subject.managers import (
 from hitproof.reference.groups import Configuration
 from hitproof.reference.manager import KVCacheManager, ids_of
 from hitproof.reference.pool import BlockPool, KVCacheBlock
-from hitproof.reference.request import ExtraKeys, MultiModalFeature, Request
+from hitproof.reference.request import Request
 from hitproof.spec.groups import GroupKind
 
 
@@ -74,14 +74,15 @@ class WatchedPool(BlockPool):
             before = next((i for i in reversed(range(index)) if hashes[i] in cached), -1)
             start, end = (before + 1) * block_size, (index + 1) * block_size
             parent = hashes[before] if before >= 0 else None
+            extras: Any = request.extra_keys(start, end + request.num_hash_lookahead_tokens)
             new = Stored(
                 group=group,
                 keys=(hashes[index],),
                 parent=parent,
                 token_ids=tuple(request.all_token_ids[start:end]),
                 block_size=end - start,
-                lora_name=request.lora_name,
-                extra_keys=(shown(request.extra_keys(start, end)),),
+                lora_name=extras.lora,
+                extra_keys=(extras.shown,),
             )
             last = events[-1] if events else None
             if last and last.keys[-1] == parent and last.block_size == new.block_size == block_size:
@@ -96,11 +97,32 @@ class WatchedPool(BlockPool):
         return events
 
 
-def shown(keys: ExtraKeys) -> tuple[object, ...] | None:
-    """The extra keys of a block as events show them; None when there are none."""
-    lora = () if keys.lora is None else (keys.lora,)
-    salt = () if keys.salt is None else (keys.salt,)
-    return (*lora, *keys.items, *salt) or None
+class Extras(NamedTuple):
+    """What besides tokens the blocks of a request depend on, or one of them.
+
+    Attributes:
+        lora: the adapter's name.
+        items: each multimodal item and the place of its first token; of a request also how many
+            tokens it has.
+        salt: the cache salt, in the first block only; the chain of hashes propagates it.
+    """
+
+    lora: str | None = None
+    items: tuple[tuple[Any, ...], ...] = ()
+    salt: str | None = None
+
+    def of(self, start: int, end: int) -> "Extras":
+        """Those of the block of tokens from ``start`` to ``end``: items that have a token in it."""
+        inside = (
+            (name, at - start) for name, at, count in self.items if at < end and start < at + count
+        )
+        return Extras(self.lora, tuple(inside), (self.salt or None) if start == 0 else None)
+
+    @property
+    def shown(self) -> tuple[object, ...] | None:
+        """As events show them; None when there are none."""
+        found = (self.lora, *self.items, self.salt)
+        return tuple(each for each in found if each is not None) or None
 
 
 _COUNTED = ("requests", "queries", "hits")
@@ -166,23 +188,16 @@ class ReferenceManager:
         # The reference identifies adapters by name alone, so the name includes the path.
         path = "" if request.lora_path is None else f" at {request.lora_path}"
         lora = None if request.lora_name is None else request.lora_name + path
+        items = [(image.identifier, image.offset, image.length) for image in request.images]
+        # The reference has no embeddings: each is an item of one token.
+        items += [(f"prompt_embeds {of}", place, 1) for place, of in request.embedded.items()]
         self._requests[name] = Request(
             name,
             request.prompt,
             self._engine.hash_block_size,
-            lora_name=lora,
-            mm_features=[
-                MultiModalFeature(image.identifier, image.offset, image.length)
-                for image in request.images
-            ]
-            # The reference has no embeddings: each is an item of one token.
-            + [
-                MultiModalFeature(f"prompt_embeds {value}", place, 1)
-                for place, value in request.embedded.items()
-            ],
-            cache_salt=request.cache_salt,
-            skip_reading_prefix_cache=request.skip_reading_prefix_cache,
-            num_hash_lookahead_tokens=self._engine.num_hash_lookahead_tokens,
+            Extras(lora, tuple(items), request.cache_salt).of,
+            request.skip_reading_prefix_cache,
+            self._engine.num_hash_lookahead_tokens,
         )
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from hitproof.reference.request import NO_EXTRA_KEYS, hash_block_tokens
+from hitproof.reference.request import hash_block_tokens
 
 TokenRanges: TypeAlias = tuple[tuple[int, int], ...]
 """Inclusive ranges (first, last) of token ids, in order."""
@@ -36,7 +36,7 @@ def block_hashes(ranges: TokenRanges, hash_block_size: int, lookahead: int = 0) 
     for end in range(hash_block_size, len(tokens) - lookahead + 1, hash_block_size):
         ahead = tokens[end : end + lookahead]
         block = tokens[end - hash_block_size : end]
-        parent = hash_block_tokens(parent, block, NO_EXTRA_KEYS, ahead)
+        parent = hash_block_tokens(parent, block, None, ahead)
         yield parent
 
 

@@ -17,7 +17,6 @@ from hitproof.conformance.tests.reference_history import ReferenceHistory
 from hitproof.conformance.tests.reference_pool import ReferencePool
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.reference.request import block_hashes_of_size
-from hitproof.reference.scan import Scan
 from hitproof.reference.spec_groups import SpecGroup, find_hit, find_local_prefix, spec_groups
 from hitproof.spec.groups import BlockGeometry, GroupKind, geometry, whole_blocks
 from hitproof.spec.hits import required_run
@@ -34,8 +33,8 @@ from hitproof.spec.tiers import is_loaded, is_stored
 class ReferenceLookup:
     """The reference's lookup for one configuration."""
 
-    def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
-        self._lookup = GroupLookup(configuration.shape, scan)
+    def __init__(self, configuration: Configuration) -> None:
+        self._lookup = GroupLookup(configuration.shape)
         self.keys = [[b"block %d" % block for block in range(configuration.num_blocks)]]
         self._block_size = configuration.group.block_size
         self._group_ids = tuple(range(configuration.members))
@@ -220,7 +219,7 @@ class ReferenceFineLookup:
     or past it.
     """
 
-    def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
+    def __init__(self, configuration: Configuration) -> None:
         shape = configuration.in_hash_units
         self.keys = [[b"prefix %d" % unit for unit in range(shape.num_blocks)]]
         self.inputs: tuple[object, ...] = ()
@@ -228,7 +227,7 @@ class ReferenceFineLookup:
         self._size = configuration.group.block_size // self._unit
         self._asked_at = 1 if configuration.group.kind is GroupKind.MAMBA else self._size
         looked_up = at_hash_units(configuration.group, self._unit)
-        self._lookup = GroupLookup(geometry(looked_up, self._unit), scan)
+        self._lookup = GroupLookup(geometry(looked_up, self._unit))
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""
@@ -260,19 +259,13 @@ class _Units:
 
 
 class ReferenceSubject:
-    """The reference under the checks' protocol, `conformance.subject.subjects.Subject`.
-
-    ``scan`` is how its lookup scans; the reference's own choice by default.
-    """
-
-    def __init__(self, scan: Scan | None = None) -> None:
-        self._scan = scan
+    """The reference under the checks' protocol, `conformance.subject.subjects.Subject`."""
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
         """The reference's lookup, of one group or of several."""
         if isinstance(judged, Layout):
             return ReferenceCommonLookup(judged, self.lookahead_horizon)
-        return ReferenceLookup(judged, self._scan)
+        return ReferenceLookup(judged)
 
     def connector_lookup(self, layout: Layout) -> Lookup:
         """The reference's lookup for connectors."""
@@ -353,7 +346,7 @@ class ReferenceSubject:
 
     def fine_lookup(self, configuration: Configuration) -> "ReferenceFineLookup":
         """The reference's lookup for hits that end on any hash block."""
-        return ReferenceFineLookup(configuration, self._scan)
+        return ReferenceFineLookup(configuration)
 
     def hits(
         self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None

@@ -16,10 +16,9 @@ from hitproof.conformance.emulation.releases import (
     FreeOrder,
     Policies,
 )
-from hitproof.conformance.reference.managers import WatchedPool
+from hitproof.conformance.reference.managers import Extras, WatchedPool
 from hitproof.conformance.subject.managers import Stored
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.request import MultiModalFeature
 from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,
@@ -152,9 +151,28 @@ def watched() -> tuple[KVCacheManager, WatchedPool]:
     return manager(pool=pool), pool
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "items"),
+    [
+        (0, 2, ()),
+        (0, 4, (("a", 2),)),
+        (4, 8, (("a", -2), ("b", 2))),
+        (8, 12, (("b", -2),)),
+        (11, 15, ()),
+    ],
+)
+def test_every_item_in_a_block_counts(start: int, end: int, items: Any) -> None:
+    assert Extras(None, (("a", 2, 3), ("b", 6, 5))).of(start, end).items == items
+
+
+def test_salt_is_in_the_first_block_only_and_lora_in_every_one() -> None:
+    extras = Extras("x", (), "s")
+    assert (extras.of(0, 4), extras.of(4, 8)) == (extras, Extras("x"))
+
+
 def test_stored_blocks_come_with_their_parent_and_tokens() -> None:
     kv, pool = watched()
-    running = request("a", range(10))
+    running = request("a", range(10), extra_keys=Extras().of)
     prefill(kv, running)
     stored = partial(Stored, group=0, block_size=4, lora_name=None)
     (first, second) = running.block_hashes
@@ -172,8 +190,8 @@ def test_stored_blocks_come_with_their_parent_and_tokens() -> None:
 
 def test_stored_blocks_name_what_they_depend_on() -> None:
     kv, pool = watched()
-    items = [MultiModalFeature("cat", 2, 4)]
-    new = request("a", range(8), lora_name="sql", mm_features=items, cache_salt="s")
+    extras = Extras("sql", (("cat", 2, 4),), "s")
+    new = request("a", range(8), extra_keys=extras.of)
     prefill(kv, new)
     (event,) = pool.take_events()
     assert isinstance(event, Stored)

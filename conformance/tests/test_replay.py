@@ -18,11 +18,11 @@ from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.reference.managers import Extras, ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.editing import cases
-from hitproof.reference import groups, request
+from hitproof.reference import groups
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Registration
 from hitproof.reference.spec_groups import SpecGroup
@@ -129,9 +129,9 @@ BROKEN_REFERENCES: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
         lambda right: lambda group, computed: right(group, computed) + 2,
     ),
     "ignores adapters": (
-        request,
-        "extra_keys",
-        lambda right: lambda start, end, _, *others: right(start, end, None, *others),
+        Extras,
+        "of",
+        lambda right: lambda extras, *block: right(extras._replace(lora=None), *block),
     ),
     "leaks": (
         BlockPool,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hitproof.reference.registration import Registration
-from hitproof.reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING, request
+from hitproof.reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING
 from hitproof.spec.groups import Group, alignment, geometry, share_eagle
 from hitproof.spec.hits import required_run
 from hitproof.spec.retention import in_retained_mask
@@ -26,10 +26,9 @@ def test_dense_retention_registers_the_union_of_required_runs(
     groups = share_eagle((Group(FULL, 8), group), use_eagle)
     align = alignment(groups)
     registration = Registration(groups, align, None)
-    new = request("a", range(8), hash_block_size=2)
     shape = geometry(groups[1], align)
     reachable = {block for boundary in range(4, 60, 4) for block in required_run(shape, boundary)}
-    mask = registration.mask(groups[1], new.registered)
+    mask = registration.mask(groups[1], 8, 0, 0)
     assert {block for block, kept in enumerate(mask(0, 50)) if kept} == {
         block for block in reachable if block < 50
     }
@@ -55,9 +54,8 @@ def test_sparse_retention_registers_the_retained_mask(
 ) -> None:
     groups = share_eagle((Group(FULL, 8), group), use_eagle)
     registration = Registration(groups, 8, interval)
-    new = request("a", range(75), hash_block_size=2)
     shape = geometry(groups[1], 8)
-    mask = registration.mask(groups[1], new.registered)
+    mask = registration.mask(groups[1], 75, 0, 0)
     kept = [
         bool(in_retained_mask(shape, b, [32 if use_eagle else 36], interval // 2 or None))
         for b in range(50)

@@ -1,4 +1,4 @@
-"""Both scans against the spec, for every cache state of small requests."""
+"""The scan against the spec, for every cache state of small requests."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from hitproof.reference.lookup import Lookup
-from hitproof.reference.scan import PlainScan, Scan, SkippingScan
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.hits import longest_valid_hit, required_run
 
@@ -46,16 +45,15 @@ def keys(count: int) -> list[bytes]:
     return [b"%d" % block for block in range(count)]
 
 
-@pytest.mark.parametrize("scan", [PlainScan(), SkippingScan()], ids=["plain", "skipping"])
 @pytest.mark.parametrize("segment", [1, 2, 3])
 @pytest.mark.parametrize("group", [*groups()], ids=str)
-def test_scan_returns_the_longest_valid_hit(group: Group, segment: int, scan: Scan) -> None:
+def test_scan_returns_the_longest_valid_hit(group: Group, segment: int) -> None:
     align = segment * group.block_size
     shape = geometry(group, align)
     for size in range(BLOCKS + 1):
         for cached in itertools.combinations(range(BLOCKS), size):
             pool = CountingPool(cached)
-            (table,) = Lookup(shape, scan)(keys(BLOCKS), BLOCKS, [0], pool)
+            (table,) = Lookup(shape)(keys(BLOCKS), BLOCKS, [0], pool)
             limit = BLOCKS * group.block_size
             expected = longest_valid_hit([group], align, limit, limit, pool.holds)
             assert len(table) * group.block_size == expected
@@ -65,28 +63,27 @@ def test_scan_returns_the_longest_valid_hit(group: Group, segment: int, scan: Sc
             assert len(set(pool.asked)) == len(pool.asked)
 
 
-def probes(shape: BlockGeometry, scan: Scan, count: int) -> int:
+def probes(shape: BlockGeometry, count: int) -> int:
     pool = CountingPool(())
-    Lookup(shape, scan)(keys(count), count, [0], pool)
+    Lookup(shape)(keys(count), count, [0], pool)
     return len(pool.asked)
 
 
 @pytest.mark.parametrize("segment", [1, 2, 8])
 @pytest.mark.parametrize("lookahead", [0, 1])
 @pytest.mark.parametrize("tail", [1, 2, 7, 64])
-def test_skipping_scan_asks_once_a_run_of_an_empty_cache(
+def test_the_scan_asks_once_a_run_of_an_empty_cache(
     tail: int, lookahead: int, segment: int
 ) -> None:
     shape = BlockGeometry(GroupKind.SLIDING_WINDOW, segment, tail, lookahead)
     for count in (0, 1, 63, 64, 1000):
         most = -(-count // max(tail + lookahead, segment))
-        assert probes(shape, SkippingScan(), count) <= most
-    assert probes(shape, PlainScan(), 1000) >= 900 // segment
+        assert probes(shape, count) <= most
 
 
-def test_skipping_scan_goes_through_full_attention_once() -> None:
+def test_the_scan_goes_through_full_attention_once() -> None:
     shape = BlockGeometry(GroupKind.FULL_ATTENTION, 1, 0, 0)
-    assert probes(shape, SkippingScan(), 100) == 1
+    assert probes(shape, 100) == 1
     pool = CountingPool(range(10))
     (table,) = Lookup(shape)(keys(100), 100, [0], pool)
     assert table == [*range(10)]

@@ -13,7 +13,6 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.reference.groups import num_skipped_tokens
 from hitproof.reference.registration import Mask
-from hitproof.reference.request import Registered
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.policies import Junctions
 from hitproof.spec.retention import SPARSE_KINDS
@@ -209,11 +208,9 @@ class Lives:
             life.frontier[number] = last
             mask: Mask = self._registration.mask(
                 group,
-                Registered(
-                    request.num_prompt_tokens,
-                    getattr(request, "shared_prefix_boundary", 0),
-                    self._judged.scope.engine.num_hash_lookahead_tokens,
-                ),
+                request.num_prompt_tokens,
+                getattr(request, "shared_prefix_boundary", 0),
+                self._judged.scope.engine.num_hash_lookahead_tokens,
             )
             new, suffix = table[first:last], self._judged.cache.suffix(number)
             find = self._judged.cache.entries.get
