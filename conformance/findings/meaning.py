@@ -141,6 +141,7 @@ class Code(StrEnum):
 
     REQUEST_NEVER_FINISHES = "request-never-finishes"
     DELIVERED_TOKENS_WRONG = "delivered-tokens-wrong"
+    FINISH_REASON_WRONG = "finish-reason-wrong"
     SESSION_TOKENS_WRONG = "session-tokens-wrong"
     BLOCKS_HELD_WHEN_IDLE = "blocks-held-when-idle"
     PROMISED_HIT_MISSED = "promised-hit-missed"
@@ -164,6 +165,8 @@ class Code(StrEnum):
     IMAGE_ENCODED_AGAIN = "image-encoded-again"
     IMAGE_SPLIT = "image-split"
     IMAGES_HELD_WHEN_IDLE = "images-held-when-idle"
+    IMAGE_HELD_WHILE_WAITING = "image-held-while-waiting"
+    IMAGE_EVICTED_OUT_OF_TURN = "image-evicted-out-of-turn"
     DERIVED_GROUPS_WRONG = "derived-groups-wrong"
     LAYERS_REFUSED = "layers-refused"
     BEGINNING_NOT_TOLD = "beginning-not-told"

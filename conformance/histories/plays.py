@@ -348,6 +348,24 @@ _GIVING_WAY = _Some(3, 15, 200)
 after which they are sent."""
 _WAYS = "gives way", "hands over, planned ahead", "gives way, drafts"
 """What those have in turn."""
+_EACH_TOGETHER = _Some(1, 4, 100)
+"""How many scenarios there are of each of some kinds that say little one by one."""
+TOGETHER = (
+    "gives up loads, few blocks",
+    "gives up loads, few blocks, planned ahead",
+    "prompts give way, drafts",
+    "prompts give way, images",
+    "images, images moved, few blocks",
+    "images, drafts, planned ahead",
+    "grammars, drafts, planned ahead",
+    "session, drafts, few blocks",
+    "windows, connector, planned ahead, gives up",
+    "host pool, planned ahead, few blocks, gives up",
+    "connector, grows",
+    "loads beside prompts",
+    "loads beside prompts, drafts, planned ahead",
+)
+"""These kinds."""
 _RARE_PAIRS = (
     "embeddings, offloads, resets, salts, windows and states",
     "asks for more, follow-up, host pool, watermark, whole prompts",
@@ -419,5 +437,8 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                 yield Play(origin, f"{seed}:{turn} with {beside}, second runner")
             for turn in range(getattr(_GIVING_WAY, profile)):
                 yield Play(origin, f"{seed}:{turn} with {_WAYS[turn % len(_WAYS)]}")
+            for turn in range(getattr(_EACH_TOGETHER, profile)):
+                for each in TOGETHER:
+                    yield Play(origin, f"{seed}:{turn} with {each}")
             for turn, pairs in enumerate(() if profile is Profile.QUICK else _RARE_PAIRS):
                 yield Play(origin, f"{seed}:{turn} with {pairs}")

@@ -315,6 +315,17 @@ def _images(made: Scenario) -> None:
         made.played["encoder_resets"] = tuple(sorted(steps))
 
 
+def _images_moved(made: Scenario) -> None:
+    """Some prompts differ only in where their images are."""
+
+    def moved(request: Arrival) -> dict[str, Any]:
+        images = [replace(each, offset=each.offset + 1) for each in request.images]
+        fits = images and images[-1].offset + images[-1].length <= len(request.prompt)
+        return {"images": tuple(images)} if fits and request.session is None else {}
+
+    made.each(0.5, moved)
+
+
 def _embeddings(made: Scenario) -> None:
     """Prompts come as embeddings, in whole or in part; equal ids have equal ones, but for an odd
     request.
@@ -470,6 +481,49 @@ def _gives_way(made: Scenario) -> None:
         )
         for place, name in enumerate(_NAMES[: made.any_of(3, 4)])
     }
+
+
+def _prompts_give_way(made: Scenario) -> None:
+    """Prompts are computed in many steps, and those of the first requests start again."""
+    _gives_way(made)
+
+    def grows(_: Arrival) -> dict[str, Any]:
+        return {"prompt": made.new_tokens(made.random.randint(made.size, 5 * made.size))}
+
+    made.each(0.7, grows)
+    if "encoder" in made.deployed:
+        _images(made)
+
+
+def _connector_in_small_steps(made: Scenario) -> None:
+    _connector(made)
+    made.scarce = True
+    made.deployed |= {"max_num_seqs": 4, "max_num_scheduled_tokens": made.size + 1 + made.drafts}
+
+
+def _loads_beside_prompts(made: Scenario) -> None:
+    """Requests are loaded while a long prompt is computed, which needs blocks until its end."""
+    size, random = made.size, made.random
+    made.requests = {"long": Arrival(made.new_tokens(random.randint(5, 9) * size), (0,))}
+    for place, name in enumerate(_NAMES[:3], start=1):
+        blocks = random.randint(1, 5)
+        prompt = made.new_tokens(blocks * size + random.randint(1, size))
+        output = made.new_tokens(random.randint(1, 2 * size))
+        steps = made.any_of(1, 2, 4)
+        made.requests[name] = Arrival(prompt, output, place, loads=blocks * size, load_steps=steps)
+
+
+def _loads_are_given_up(made: Scenario) -> None:
+    """Requests end while they are loaded, or as soon as they are."""
+    _transfers(made)
+
+    def gives_up(request: Arrival) -> dict[str, Any]:
+        steps = made.any_of(0, 1, 2)
+        fails = {} if request.invalid_blocks else {"load_fails": made.chance(0.4)}
+        loads = {"loads": request.loads or len(request.prompt), "load_steps": steps} | fails
+        return loads | {"aborted": steps + made.any_of(0, 1, 1, 2), "invalid_steps": None}
+
+    made.each(0.5, gives_up)
 
 
 def _offloads(made: Scenario, how: str | None = None) -> None:
@@ -800,6 +854,11 @@ _NAMED = (
     Feature("short steps", _short_steps, _asked_again_unreset),
     Feature("hands over", _producer, _hand_over),
     Feature("gives way", _by_priority_in_small_steps, _gives_way),
+    Feature("prompts give way", _by_priority_in_small_steps, _prompts_give_way),
+    Feature("loads beside prompts", _connector_in_small_steps, _loads_beside_prompts),
+    Feature("grows", _scarce, _decodes_at_once),
+    Feature("images moved", ask=_images_moved),
+    Feature("gives up loads", _connector, _loads_are_given_up),
     Feature("second runner", lambda made: made.deployed.update(v2_model_runner=True)),
     Feature("asked twice", ask=_asked_twice),
     Feature("draft head", lambda made: _drafts(made, *DRAFT_HEADS), _accepted),

@@ -6,7 +6,9 @@
   and it has not been freed since: a step frees first, then encodes.
 - A reset has the model runner forget all of them: steps after it encode again what they read.
 - A step encodes at most its budget, what is kept is at most the size of the cache, and what is
-  kept is not encoded again. It is kept for a request that has computed a part of the image.
+  kept is not encoded again. It is held, and kept, for a request that has computed a part of the
+  image, and held for none that does not run, since what is held makes no room for others. What
+  has been held by none for longest makes room first.
 - Where images are computed whole, the step that computes the first token computes the last one.
 - A chunk may end before an image that is not there, and that neither budget nor cache has room for,
   or which does not fit into the step as a whole. Draft layers may have it end as much earlier as
@@ -15,7 +17,7 @@
 vLLM: ``EncoderCacheManager``, and ``encoder_cache`` of ``GPUModelRunner``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from hitproof.conformance.findings.codes import Defect
@@ -48,6 +50,10 @@ class EncoderOutputs:
         self._lost: set[str] = set()
         self._passed: dict[str, int] = {}
         self._begun: dict[str, set[str]] = {}
+        self._unheld: dict[str, int] = {}
+        """Since which step each kept output has been seen to be held by none."""
+        self._step = 0
+        self._in_sessions = {name for name, each in arrivals.items() if each.session is not None}
         inputs: dict[str, list[str]] = {}
         for name, each in arrivals.items():
             if each.session is not None:
@@ -153,6 +159,50 @@ class EncoderOutputs:
         for name in names:
             self._passed.pop(name, None)
             self._begun.pop(name, None)
+
+    def held(
+        self,
+        before: Mapping[str, Collection[str]],
+        after: Mapping[str, Collection[str]],
+        running: Sequence[str],
+        waited: Iterable[str],
+    ) -> Iterator[Violation]:
+        """For whom outputs are held, before a step and ``after`` it is planned; see `judge`.
+
+        Those who ``waited`` before it may have held an output for a moment.
+        """
+        for name, images in self._begun.items():
+            for image in images:
+                if name not in before.get(image, ()) and name not in self._in_sessions:
+                    yield violation(
+                        Defect.of(Code.IMAGE_ENCODED_AGAIN, which="begun"),
+                        f"the output of image {image} is held for request {name}, which has "
+                        "computed a part of it",
+                        "it is not, and may make room for others",
+                    )
+        self._step += 1
+        freed = {*self._unheld} - self._kept.keys()
+        touched = {each.identifier for name in waited for each in self._arrivals[name].images}
+        left = {image: at for image, at in self._unheld.items() if image not in touched}
+        left = {image: at for image, at in left.items() if not after.get(image)}
+        for image in sorted(freed):
+            first = min(left.keys() - freed, key=left.__getitem__, default=image)
+            if self._unheld[first] < self._unheld[image]:
+                yield violation(
+                    Defect(Code.IMAGE_EVICTED_OUT_OF_TURN),
+                    f"the output of image {first} makes room before that of image {image}, which "
+                    "was held for a request later",
+                    f"that of image {image} does",
+                )
+        unheld = {image for image in self._kept if not after.get(image)}
+        self._unheld = {image: self._unheld.get(image, self._step) for image in unheld}
+        for image, users in after.items():
+            for name in {*users}.difference(running, self._in_sessions):
+                yield violation(
+                    Defect(Code.IMAGE_HELD_WHILE_WAITING),
+                    f"the output of image {image} is held for requests that run",
+                    f"it is held for request {name}, which does not",
+                )
 
     # --- its parts -------------------------------------------------------------------------------
 

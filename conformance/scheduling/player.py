@@ -128,6 +128,7 @@ class _Player:
             self._transfers,
             history.deployment.precisions,
             self._replayed,
+            scheduler.fences_steps,
         )
         self._promised = PromisedHits(engine, history.requests, policies)
         self._rules = StepRules(
@@ -137,6 +138,7 @@ class _Player:
             scheduler.batches,
             scheduler.drafting_slots,
             spares_lone=scheduler.spares_lone_prompts,
+            reserves=scheduler.reserves_blocks,
         )
         self._begun: set[str] = set()
         self._reported: set[str] = set()
@@ -413,7 +415,13 @@ class _Player:
         now = self._situation(running, pool.room, seen.room)
         # What a step in flight may still write is given back only when that is over.
         copies = copies or (self._tiers is not None and bool(self._in_flight) and not pool.room)
-        now = replace(now, is_copying=copies, in_pool=(pool.free, seen.free))
+        now = replace(
+            now,
+            is_copying=copies,
+            in_pool=(pool.free, seen.free),
+            encoded=(pool.encoded, seen.encoded),
+            sampling=Counter(name for _, done in self._in_flight for name in done.sampled),
+        )
         self._judge_inputs(plan)
         for each_wrong in self._grammars.started(plan):
             self._add(each_wrong)
@@ -558,6 +566,7 @@ class _Player:
         that is left out of a step. vLLM: ``_update_states`` and ``add_requests``.
         """
         ahead, last = self._history.deployment.async_scheduling, self._in_last
+        second = self._history.deployment.v2_model_runner
         self._in_last = {each.request for each in plan.scheduled}
         for each in plan.scheduled:
             name, arrival = each.request, self._history.requests[each.request]
@@ -567,7 +576,10 @@ class _Player:
             due, number = (*arrival.prompt, *delivered), each.num_outputs
             if each.tokens not in (None, due):
                 self._tell_wrong("tokens", name, f"tokens {list(due)}", str(list(each.tokens)))
-            elif each.tokens is None and ahead and number and name not in last:
+            elif each.tokens is None and (
+                (ahead and number and name not in last)
+                or (each.new and each.whole and delivered and not second)
+            ):
                 self._tell_wrong("missing", name, f"tokens {list(due)}", "none")
             if number is not None and not (
                 number == len(delivered)
@@ -650,13 +662,19 @@ class _Player:
         said = self._scheduler.reported()
         if said is None or self._history.sessions:
             return
-        running, waiting, passed_over = said
+        running, waiting, passed_over, *fetched = said
         runs = len(self._scheduler.running())
         if (running, waiting + passed_over) != (runs, unfinished - runs) or min(said) < 0:
             yield violation(
                 Defect(Code.REQUESTS_COUNTED_WRONG),
                 f"{runs} requests run, and {unfinished - runs} wait or are passed over",
                 f"statistics say that {running} run, {waiting} wait, {passed_over} are passed over",
+            )
+        elif fetched and (min(fetched) < 0 or sum(fetched) > unfinished - runs):
+            yield violation(
+                Defect(Code.REQUESTS_COUNTED_WRONG),
+                f"at most the {unfinished - runs} requests that wait are loaded",
+                f"statistics count {sum(fetched)}",
             )
 
     def _judge_promises(
@@ -941,6 +959,16 @@ class _Player:
                         f"it gets {life.delivered}",
                     )
                 )
+            elif life.ended == "finished":
+                reason, told = "stop" if arrival.stop else "length", self._scheduler.told_ends()
+                if told.get(name, "nothing") != reason:
+                    self._add(
+                        violation(
+                            Defect(Code.FINISH_REASON_WRONG),
+                            f"the user of request {name} is told that it ends for {reason}",
+                            f"the user is told {told.get(name, 'nothing')}",
+                        )
+                    )
             if life.hit is not None and name in self._ended and name not in self._reported:
                 self._add(_told("never", f"request {name}", "it is not reported"))
         # A load that fails, or that is no longer awaited, may be looked up again.
@@ -955,9 +983,17 @@ class _Player:
             if not any(map(self._skips, self._history.requests)):
                 counted_loads = self._scheduler.counted_loads()
                 self._judge_counts("loads", counted_loads, self._counted_loads)
-        if self._kind == SCHEDULER:
+        fails = any(e.load_fails or e.invalid_blocks for e in self._history.requests.values())
+        loads = self._kind == CONNECTOR and not fails
+        if loads or self._kind == SCHEDULER:
+            told = self._scheduler.told_cached()
             hits = {name: life.hit for name, life in self.outcome.lives.items() if life.delivered}
-            self._judge_counts("user", self._scheduler.told_cached(), hits)
+            for name, hit in hits.items() if loads else ():
+                # The last token of a prompt that is loaded in whole is computed again.
+                prompt = len(self._history.requests[name].prompt)
+                if hit == prompt - 1 and told.get(name) == prompt:
+                    hits[name] = prompt
+            self._judge_counts("user", told, hits)
         counted_drafts = self._scheduler.verified()
         if (
             self._kind == SCHEDULER

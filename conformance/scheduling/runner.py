@@ -115,7 +115,8 @@ class ModelRunner:
     ``about`` has the parameters of defects that say how steps are planned (`about`), ``tiers`` are
     the pages of a host's pool, ``transfers`` those that a KV connector loads or sends,
     ``precisions`` those of the groups, where they differ, ``replayed`` the window outside the
-    prefix cache that is computed again after a hit, 0 for none.
+    prefix cache that is computed again after a hit, 0 for none, ``fences`` whether what a step in
+    flight uses is held until its results are processed, since a load may take what is free.
     """
 
     def __init__(
@@ -128,8 +129,10 @@ class ModelRunner:
         transfers: ConnectorTransfers | None = None,
         precisions: Sequence[str] = (),
         replayed: int = 0,
+        fences: bool = False,
     ) -> None:
         self._engine = engine
+        self._fences = fences
         self._replayed = replayed
         self._precisions = precisions or [""] * len(engine.groups)
         self._tiers = tiers
@@ -176,6 +179,7 @@ class ModelRunner:
             touched = self._touched(plan)
             before = frozenset[int]().union(*self._in_flight)
             wrong += self._transfers.start(plan, touched, before, held, self._known)
+            wrong += self._left_in_flight(before - held)
             wrong += self._handed(plan)
             self._in_flight.append(touched.used)
         of_loads: dict[str, Violation] = {}
@@ -509,6 +513,16 @@ class ModelRunner:
                             f"block {block} is free",
                         )
                         break
+
+    def _left_in_flight(self, free: frozenset[int]) -> Iterator[Violation]:
+        """What steps in flight use is held, where loads are in no order with them."""
+        if free and self._fences:
+            yield violation(
+                Defect.of(Code.PAGE_FREED_IN_FLIGHT, **self._about),
+                f"block {min(free)} is held until the results of the step in flight that uses it "
+                "are processed",
+                "it is free, and a load may take it",
+            )
 
     def _unzeroed(self, scheduled: Scheduled) -> Iterator[Violation]:
         """Attention reads no block in part of which another group has left another format.

@@ -14,8 +14,8 @@ share what is known of a step, and so a module.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hitproof.conformance.findings.codes import Defect
@@ -54,6 +54,9 @@ class Situation:
         idle: how many sessions wait for their next input. Each takes the place of a request.
         may_have_evicted: whether blocks that lookup finds may have been evicted before it.
         in_pool: free blocks of the device's pool before it and after it; by default those above.
+        encoded: the requests that hold the encoded output of each image, before it and after it;
+            None where that is not known.
+        sampling: how many steps in flight have sampled for each request.
     """
 
     before: Sequence[str]
@@ -69,6 +72,8 @@ class Situation:
     pause: Pause | None = None
     idle: int = 0
     in_pool: tuple[int, int] | None = None
+    encoded: tuple[Mapping[str, Collection[str]], Mapping[str, Collection[str]]] | None = None
+    sampling: Mapping[str, int] = field(default_factory=dict)
 
 
 class StepRules:
@@ -76,7 +81,7 @@ class StepRules:
 
     ``batches`` is how many steps are in flight at most, ``slots`` how many tokens of a step's input
     each request takes for drafting, ``spares_lone`` whether a request that is alone may have more
-    than long_prefill_token_threshold.
+    than long_prefill_token_threshold, ``reserves`` whether loads leave blocks for other prompts.
     """
 
     def __init__(
@@ -87,6 +92,7 @@ class StepRules:
         batches: int,
         slots: int,
         spares_lone: bool = False,
+        reserves: bool = False,
     ) -> None:
         self._deployment = deployment
         self._engine = engine
@@ -95,6 +101,10 @@ class StepRules:
         self._batches = batches
         self._slots = slots
         self._spares_lone = spares_lone
+        self._reserves = reserves
+        self._fails = any(each.load_fails or each.invalid_blocks for each in arrivals.values())
+        self._loaded_to: dict[str, int] = {}
+        """Of requests that a KV connector loads, to which token."""
         self._most = deployment.max_num_scheduled_tokens or deployment.max_num_batched_tokens
         self._budget = min(engine.max_num_batched_tokens or self._most, self._most)
         self._images = EncoderOutputs(deployment, engine, arrivals, batches)
@@ -129,12 +139,16 @@ class StepRules:
         self._number += 1
         self._loading.update(plan.host.loads if plan.host is not None else ())
         yield from self._images.judge(plan)
+        if now.encoded is not None:
+            waited = [name for name in now.arrived if name not in now.before]
+            yield from self._images.held(*now.encoded, now.after, waited)
         if self._deployment.v2_model_runner:
             yield from self._places(plan)
         if not plan.num_tokens and not now.known:
             return
         yield from self._limits(plan, now)
         yield from self._watermark(plan, now)
+        yield from self._reserve(plan, now)
         preempted = [name for name in now.before if name not in now.after]
         if preempted:
             yield from self._preempted(plan, now, preempted)
@@ -251,6 +265,12 @@ class StepRules:
                     f"request {each.request} goes on {deployment.ranks} steps after it sampled",
                     f"it goes on after {since}",
                 )
+            if not (self._in_turn or each.whole) and self._ends_in_flight(each.request, now):
+                yield exceeds(
+                    "output",
+                    f"request {each.request} ends with the step in flight, and has no other",
+                    f"{each.num_tokens} tokens of it are computed",
+                )
             if not each.num_tokens:
                 yield exceeds("empty", f"a token of {each.request} is computed at least", "none")
             end = each.start + each.num_tokens
@@ -293,6 +313,14 @@ class StepRules:
                     "past those that it knows",
                     f"the step says {each.num_drafts}",
                 )
+
+    def _ends_in_flight(self, name: str, now: Situation) -> bool:
+        """Whether a step in flight is sure to sample the last token of a request."""
+        arrival, number = self._arrivals[name], now.sampling.get(name, 0)
+        again = name in self._gave_way or name in self._restarted
+        if not number or again or self._fails or arrival.session is not None:
+            return False  # what was sampled may count for nothing
+        return now.known.get(name, 0) - len(arrival.prompt) + number >= arrival.max_tokens
 
     def _places(self, plan: Plan) -> Iterator[Violation]:
         """A model runner has a place for each request from its admission until it is told better.
@@ -341,6 +369,39 @@ class StepRules:
                 f"the watermark of {kept} among them",
                 f"{free} do",
             )
+
+    def _reserve(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """A load begins if blocks are left to compute the prompts that are begun, or loaded.
+
+        Only full attention holds all of them; what other groups take is not counted.
+        """
+        computed = {each.request: each.start + each.num_tokens for each in plan.scheduled}
+        for name in [n for n in self._loaded_to if n in computed or n not in now.arrived]:
+            del self._loaded_to[name]
+        begun = self._begun(plan)
+        if self._reserves and len(begun) == 1 and {*computed} <= {*now.before}:
+            ends = {name: computed.get(name, self._ends.get(name, 0)) for name in now.after}
+            ahead = self._engine.num_lookahead_tokens or 0
+            need = sum(
+                max(
+                    0,
+                    blocks_between(0, len(self._arrivals[name].prompt), group.block_size)
+                    - blocks_between(0, end + ahead, group.block_size),
+                )
+                for name, end in (ends | self._loaded_to).items()
+                for group in self._engine.groups
+                if group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
+            )
+            free = now.free_after if now.in_pool is None else now.in_pool[1]
+            if free < need:
+                yield exceeds(
+                    "reserve",
+                    f"a load begins for request {begun[0]} if {need} blocks stay free, which the "
+                    "prompts need that are computed or loaded",
+                    f"{free} do",
+                )
+        if plan.transfers is not None:
+            self._loaded_to |= {name: plan.transfers.loads[name].end for name in begun}
 
     # --- work ----------------------------------------------------------------------------------
 

@@ -349,7 +349,7 @@ class PoolState:
         free: how many blocks are free, the null block not counted.
         held: the blocks with references.
         host: what the host's pool holds; None without one.
-        encoded: identifiers of images whose encoded outputs requests hold.
+        encoded: the requests that hold the encoded output of each image, by its identifier.
         offloaded: the same as ``cached`` of what a connector keeps in host memory.
         in_use: places in host memory that a connector can neither hand out nor evict.
     """
@@ -358,7 +358,7 @@ class PoolState:
     free: int
     held: frozenset[int]
     host: HostState | None = None
-    encoded: frozenset[str] = frozenset()
+    encoded: Mapping[str, Collection[str]] = field(default_factory=dict)
     offloaded: Mapping[tuple[int, Any], tuple[int, ...]] = field(default_factory=dict)
     in_use: int = 0
 
@@ -391,6 +391,10 @@ class RunningScheduler(Protocol):
         drafting_slots: tokens of a step's input that each of its requests takes for drafting.
         spares_lone_prompts: whether long_prefill_token_threshold is no limit for a request that is
             alone.
+        reserves_blocks: whether a load begins only if blocks are left for the prompts that are
+            computed or loaded.
+        fences_steps: whether blocks that a step in flight uses are held until its results are
+            processed, as a KV connector may load into what is free.
         derived: what start-up derived from layers, a `conformance.explain.derivation.Derived`; None
             where it was given groups.
     """
@@ -399,6 +403,8 @@ class RunningScheduler(Protocol):
     batches: int
     drafting_slots: int
     spares_lone_prompts: bool
+    reserves_blocks: bool
+    fences_steps: bool
     derived: Any
 
     def add_request(self, name: str, arrival: Arrival) -> None:
@@ -481,6 +487,9 @@ class RunningScheduler(Protocol):
         the same with ``preempted_`` of requests that start again. None where nothing is counted.
         """
 
+    def told_ends(self) -> Mapping[str, str]:
+        """Why each request has ended, as its user is told. vLLM: ``FinishReason``, in words."""
+
     def told_cached(self) -> Mapping[str, int]:
         """How many tokens of a request were not computed for it, as its user is told at first."""
 
@@ -508,10 +517,10 @@ class RunningScheduler(Protocol):
         Groups are numbered in each pool. None where nothing is published. vLLM: ``EventPublisher``.
         """
 
-    def reported(self) -> tuple[int, int, int] | None:
+    def reported(self) -> tuple[int, ...] | None:
         """How many requests run, wait, and are passed over, as statistics say after the last step.
 
-        None where they say nothing.
+        Then how many are in each stage of a load. None where they say nothing.
         """
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:

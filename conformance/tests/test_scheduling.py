@@ -70,6 +70,8 @@ class Small:
     batches: int = 1
     drafting_slots: int = 0
     spares_lone_prompts: bool = True
+    reserves_blocks: bool = False
+    fences_steps: bool = False
     derived: Derived | None = None
 
     def __post_init__(self) -> None:
@@ -235,6 +237,7 @@ class Small:
         if self.fault == "told of others":
             images = tuple(replace(each, offset=0) for each in images)
         step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole, told, images)
+        step = replace(step, new=row.known == len(row.arrival.prompt))
         row.computed = 0 if self.fault == "cycle" else row.computed + count
         wrong = self.fault == "early"
         encoded = self._encode(name, row) if row.arrival.images else {}
@@ -306,7 +309,10 @@ class Small:
         held = frozenset(b for row in rows for b in row.table if b)
         if self.fault == "freed":
             held = frozenset(sorted(held)[1:])
-        seen = frozenset(self._encoded) if self.fault == "holds images" else frozenset[str]()
+        users = [] if self.fault == "frees images" else self.running()
+        if self.fault == ("holds for all" if self._rows else "holds images"):
+            users = [*users, "gone"]
+        seen = {image: users for image in self._encoded if users}
         return PoolState(self._cached, 0, held | self._leaked, encoded=seen)
 
     def kept(self) -> list[str]:
@@ -322,6 +328,9 @@ class Small:
 
     def counted(self) -> Mapping[str, int]:
         return self._counted
+
+    def told_ends(self) -> dict[str, str]:
+        return {name: "stop" if each.stop else "length" for name, each in self._all.items()}
 
     def told_cached(self) -> Mapping[str, int]:
         return self._told
@@ -484,6 +493,7 @@ PLAYED: dict[str, tuple[SchedulerHistory, dict[str, Shown]]] = {
         {
             "": ("", [0, 0, 8]),
             "holds images": ("images-held-when-idle", [0, 0, 8]),
+            "holds for all": ("image-held-while-waiting", [0, 0, 8]),
             "loses room": ("images-held-when-idle", [0, 0, 8]),
             "never encodes": (NOT_ENCODED, [0, 0, 8]),
             "blind": ("other-content-read", [0, 8, 8]),
@@ -496,7 +506,11 @@ PLAYED: dict[str, tuple[SchedulerHistory, dict[str, Shown]]] = {
             {"a": Arrival(tuple(range(20)), (100,), images=(Image("cat", 2, 15),))},
             encoder_resets=(1,),
         ),
-        {"": ("", None), "keeps encoded": ("encoder-output-missing(how=reset, of=tokens)", None)},
+        {
+            "": ("", None),
+            "keeps encoded": ("encoder-output-missing(how=reset, of=tokens)", None),
+            "frees images": ("image-encoded-again(which=begun)", None),
+        },
     ),
     "a reset": (
         SchedulerHistory(
@@ -556,7 +570,7 @@ def test_a_history_shows_a_broken_scheduler(name: str, fault: str) -> None:
     outcome = play(history, Subject(fault))
     defect, hits = shown[fault]
     found = {str(each.signature.defect) for each in outcome.causes}
-    follows = defect in found and name in ("a session", "embeddings")
+    follows = defect in found and name in ("a session", "embeddings", "images")
     assert found == {defect} - {""} or follows, found
     assert hits in (None, [life.hit for life in outcome.lives.values()])
     assert defect or {life.ended for life in outcome.lives.values()} == {"finished"}

@@ -55,6 +55,7 @@ INTERVAL = "prefix_cache_retention_interval"
 _CACHED = "num_cached_tokens"
 _ZEROED = "new_block_ids_to_zero"
 _STARTS_AGAIN = "reset_running_requests"
+_FENCES = "defer_block_free"
 
 if TYPE_CHECKING:
     from hitproof.vllm_integration.adapter.grammars import RunningGrammars
@@ -92,6 +93,11 @@ class VllmScheduler:
         speculation = vllm_config.speculative_config
         self.drafting_slots = int(getattr(speculation, "max_num_new_slots_for_drafting", 0))
         self.spares_lone_prompts = hasattr(vllm_config.scheduler_config, ADAPTIVE)
+        connector = deployment.connector
+        consumes = connector is not None and not connector.produces
+        self.fences_steps = self.batches > 1 and consumes and hasattr(scheduler, _FENCES)
+        allocate = attribute(scheduler, "kv_cache_manager").allocate_slots
+        self.reserves_blocks = "reserved_blocks" in parameters_of(allocate)
         self.engine = _engine(deployment, vllm_config, scheduler, hash_block_size)
         attribute(vllm.utils, "init_none_hash")(sha256)
         self._hasher = None
@@ -114,9 +120,10 @@ class VllmScheduler:
         self._seen: set[str] = set()
         self._counted: Counter[str] = Counter()
         self._counted_loads: Counter[str] = Counter()
-        self._reported: tuple[int, int, int] | None = None
+        self._reported: tuple[int, ...] | None = None
         self._verified = (0, 0)
         self._told_cached: dict[str, int] = {}
+        self._told_ends: dict[str, str] = {}
         self._grammars: RunningGrammars | None = None
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
@@ -456,6 +463,7 @@ class VllmScheduler:
             if told is not None and each.new_token_ids:
                 self._told_cached.setdefault(self._name(each.request_id), getattr(told, _CACHED))
             if each.finish_reason is not None:
+                self._told_ends[self._name(each.request_id)] = str(each.finish_reason)
                 self._turns(each.request_id)
         return delivered
 
@@ -488,15 +496,15 @@ class VllmScheduler:
         held = frozenset(
             block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
         )
+        users = attribute(self.scheduler, ENCODED).cached
+        encoded = {image: {*map(self._name, ids)} for image, ids in users.items() if ids}
         if self._host is None:
-            requests = attribute(self.scheduler, ENCODED).cached
-            encoded = frozenset(name for name, users in requests.items() if users)
             state, of = PoolState(cached, free, held, None, encoded), self._connector
             if of is None:
                 return state
             return replace(state, offloaded=of.cached(), in_use=of.in_use)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
-        return PoolState(cached, free, held, self._host.state())
+        return PoolState(cached, free, held, self._host.state(), encoded)
 
     def kept(self) -> Collection[str]:
         ids = {each.request_id for each in self._requests.values()}
@@ -505,7 +513,7 @@ class VllmScheduler:
     def events(self) -> Sequence[tuple[str, Event]] | None:
         return None if self._host is None else self._host.events()
 
-    def reported(self) -> tuple[int, int, int] | None:
+    def reported(self) -> tuple[int, ...] | None:
         return self._reported
 
     def counted(self) -> Mapping[str, int] | None:
@@ -513,6 +521,9 @@ class VllmScheduler:
 
     def told_cached(self) -> Mapping[str, int]:
         return self._told_cached
+
+    def told_ends(self) -> Mapping[str, str]:
+        return self._told_ends
 
     def counted_loads(self) -> Mapping[str, int] | None:
         counts = self._vllm.counts_admissions and self._connector is not None
@@ -575,12 +586,14 @@ def _embeddings(arrival: Arrival, real: Any) -> dict[str, Any]:
     return given
 
 
-def _reported(stats: Any) -> tuple[int, int, int] | None:
-    """How many requests run, wait, and are passed over; see `RunningScheduler.reported`."""
+def _reported(stats: Any) -> tuple[int, ...] | None:
+    """How many requests run, wait, are passed over, and load; see `RunningScheduler.reported`."""
     if stats is None or not hasattr(stats, "num_waiting_reqs"):
         return None
     skipped = getattr(stats, "num_skipped_waiting_reqs", 0)
-    return int(stats.num_running_reqs), int(stats.num_waiting_reqs), int(skipped)
+    fetched = (getattr(stats, "num_kv_fetch_reqs_by_stage", None) or {}).values()
+    counts = stats.num_running_reqs, stats.num_waiting_reqs, skipped, *fetched
+    return tuple(map(int, counts))
 
 
 def _engine(

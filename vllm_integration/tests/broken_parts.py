@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hitproof.conformance.checks.tiers import check_tier_lookup, check_tier_masks
+from hitproof.conformance.histories.plays import TOGETHER
 from hitproof.conformance.histories.scenarios import scenario
 from hitproof.conformance.histories.workload_json import read_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
@@ -161,6 +162,7 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     ),
     "repeats": lambda: named(12, "answers later", "answers later, windows"),
     "replays": lambda: drawn(12, "outside the cache"),
+    "together": lambda: named(8, *TOGETHER),
     "told": lambda: chain(
         named(8, "connector, gives up", "connector, states, gives up"),
         named(6, "drafts, planned ahead, few blocks"),

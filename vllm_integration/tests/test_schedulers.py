@@ -132,7 +132,7 @@ PARTS = (
         "resumed",
         "rooms",
     ),
-    *("several", "stores", "tiers", "told", "umbp", "umbp_stores", "ways"),
+    *("several", "stores", "tiers", "together", "told", "umbp", "umbp_stores", "ways"),
 )
 """Those of `broken_parts`, which only the target's process can import."""
 
