@@ -361,7 +361,7 @@ TOGETHER = (
     "session, drafts, few blocks",
     "windows, connector, planned ahead, gives up",
     "host pool, planned ahead, few blocks, gives up",
-    "connector, grows",
+    "no prefix caching, connector, grows",
     "loads beside prompts",
     "loads beside prompts, drafts, planned ahead",
 )

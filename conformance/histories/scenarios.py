@@ -319,11 +319,12 @@ def _images_moved(made: Scenario) -> None:
     """Some prompts differ only in where their images are."""
 
     def moved(request: Arrival) -> dict[str, Any]:
-        images = [replace(each, offset=each.offset + 1) for each in request.images]
+        by = made.any_of(0, 1)
+        images = [Image(f"cat of {e.length}", e.offset + by, e.length) for e in request.images]
         fits = images and images[-1].offset + images[-1].length <= len(request.prompt)
         return {"images": tuple(images)} if fits and request.session is None else {}
 
-    made.each(0.5, moved)
+    made.each(1, moved)
 
 
 def _embeddings(made: Scenario) -> None:

@@ -960,13 +960,14 @@ class _Player:
                     )
                 )
             elif life.ended == "finished":
-                reason, told = "stop" if arrival.stop else "length", self._scheduler.told_ends()
-                if told.get(name, "nothing") != reason:
+                reason = "stop" if arrival.stop else "length"
+                said = self._scheduler.told_ends().get(name, "nothing")
+                if said != reason:
                     self._add(
                         violation(
                             Defect(Code.FINISH_REASON_WRONG),
                             f"the user of request {name} is told that it ends for {reason}",
-                            f"the user is told {told.get(name, 'nothing')}",
+                            f"the user is told {said}",
                         )
                     )
             if life.hit is not None and name in self._ended and name not in self._reported:

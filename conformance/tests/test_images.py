@@ -1,12 +1,13 @@
 """What a step does with images: right steps, and wrong ones."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Encoder
+from hitproof.conformance.scheduling.images import EncoderOutputs
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.groups import Group, GroupKind
@@ -143,3 +144,20 @@ def test_an_image_that_must_be_whole_may_exceed_the_threshold() -> None:
     assert exceeds in wrong(threshold, beside(text), beside(more))
     parts = replace(threshold, encoder=PLAIN.encoder)
     assert exceeds in wrong(parts, beside(text), beside(cat))
+
+
+def test_what_is_held_by_none_for_longest_makes_room_first() -> None:
+    """The dog makes room though the cat was given up before it, unless that was held meanwhile."""
+    engine = EngineConfiguration((FULL,), 400, 4, 64, 16)
+
+    def found(waited: Sequence[str]) -> list[str]:
+        outputs = EncoderOutputs(replace(PLAIN, encoder=Encoder(30, 30)), engine, ARRIVALS, 1)
+        list(outputs.judge(plan("a", 0, 24, [0, 1])))
+        seen: list[Mapping[str, Collection[str]]] = [{"dog": "a"}, {}, {}]
+        said = [each for after in seen for each in outputs.held({}, after, ["a"], [])]
+        list(outputs.judge(Plan((), freed=("dog",))))
+        said += outputs.held({}, {}, [], waited)
+        return [str(each.signature.defect) for each in said]
+
+    assert found([]) == ["image-evicted-out-of-turn"]
+    assert not found(["b"])
