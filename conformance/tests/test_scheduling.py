@@ -237,7 +237,8 @@ class Small:
         if self.fault == "told of others":
             images = tuple(replace(each, offset=0) for each in images)
         step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole, told, images)
-        step = replace(step, new=row.known == len(row.arrival.prompt))
+        begins = row.known == len(row.arrival.prompt)
+        step = replace(step, new=begins or self.fault == "tells anew")
         row.computed = 0 if self.fault == "cycle" else row.computed + count
         wrong = self.fault == "early"
         encoded = self._encode(name, row) if row.arrival.images else {}
@@ -517,10 +518,14 @@ PLAYED: dict[str, tuple[SchedulerHistory, dict[str, Shown]]] = {
             DEPLOYMENT,
             {
                 "a": Arrival(TOKENS, (100, 101)),
-                "b": Arrival(tuple(range(20, 30)), (102,), arrives=1, after_reset=True),
+                "b": Arrival(tuple(range(20, 30)), (102,), arrives=2, after_reset=True),
             },
         ),
-        {"": ("", None), "kept": ("cached-after-reset", None)},
+        {
+            "": ("", None),
+            "kept": ("cached-after-reset", None),
+            "tells anew": ("tokens-told-wrong(of=missing)", None),
+        },
     ),
     "who skips reading the cache hits nothing and is hit": (
         SchedulerHistory(
