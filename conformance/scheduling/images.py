@@ -50,8 +50,8 @@ class EncoderOutputs:
         self._lost: set[str] = set()
         self._passed: dict[str, int] = {}
         self._begun: dict[str, set[str]] = {}
-        self._unheld: dict[str, int] = {}
-        """Since which step each kept output has been seen to be held by none."""
+        self._unheld: dict[str, tuple[int, int]] = {}
+        """Since which step each kept output is held by none, at the earliest and at the latest."""
         self._step = 0
         self._in_sessions = {name for name, each in arrivals.items() if each.session is not None}
         inputs: dict[str, list[str]] = {}
@@ -183,19 +183,26 @@ class EncoderOutputs:
         self._step += 1
         freed = {*self._unheld} - self._kept.keys()
         touched = {each.identifier for name in waited for each in self._arrivals[name].images}
-        left = {image: at for image, at in self._unheld.items() if image not in touched}
-        left = {image: at for image, at in left.items() if not after.get(image)}
+        left = {
+            image: latest
+            for image, (_, latest) in self._unheld.items()
+            if image not in touched | freed and not after.get(image)
+        }
         for image in sorted(freed):
-            first = min(left.keys() - freed, key=left.__getitem__, default=image)
-            if self._unheld[first] < self._unheld[image]:
+            first = min(left, key=left.__getitem__, default=image)
+            if self._unheld[first][1] < self._unheld[image][0]:
                 yield violation(
                     Defect(Code.IMAGE_EVICTED_OUT_OF_TURN),
                     f"the output of image {first} makes room before that of image {image}, which "
                     "was held for a request later",
                     f"that of image {image} does",
                 )
-        unheld = {image for image in self._kept if not after.get(image)}
-        self._unheld = {image: self._unheld.get(image, self._step) for image in unheld}
+        for image in {image for image in self._kept if after.get(image)}:
+            self._unheld.pop(image, None)
+        for image in self._kept.keys() - after.keys():
+            earliest, latest = self._unheld.get(image, (self._step, self._step))
+            self._unheld[image] = earliest, self._step if image in touched else latest
+        self._unheld = {image: at for image, at in self._unheld.items() if image in self._kept}
         for image, users in after.items():
             for name in {*users}.difference(running, self._in_sessions):
                 yield violation(
