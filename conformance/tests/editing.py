@@ -1,6 +1,7 @@
 """Cases as data: rows of tests, and edits of the source of a module, made for a while."""
 
 import inspect
+import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias, TypeVar
 
 import pytest
+
+from hitproof.conformance.histories.workload_json import read_workload
+from hitproof.conformance.histories.workloads import SchedulerHistory
 
 Fault: TypeAlias = Mapping[str, Any]
 """``in`` is a module, ``edit`` lines of it: those after a - are taken out, those after a + are put
@@ -45,6 +49,28 @@ def programs(file: str) -> dict[str, str]:
     text = Path(file).with_name("cases").joinpath("programs.toml").read_text("utf-8")
     made: dict[str, str] = tomllib.loads(text)[Path(file).stem]
     return made
+
+
+def history_of(
+    case: Mapping[str, Any], tables: Mapping[str, Any], known: str = ""
+) -> SchedulerHistory:
+    """The history of a row: a known one, or requests and a deployment, by name or its own.
+
+    What else the row's deployment has is changed there.
+    """
+    changes = dict(case.get("deployment", {}))
+    if known:
+        document = json.loads(known)
+        like = document["deployment"]
+        if "host" in changes:
+            changes["host"] = like["host"] | changes["host"]
+    else:
+        requests = case["requests"]
+        named = tables["requests"][requests] if isinstance(requests, str) else requests
+        document = {"kind": "scheduler", "version": 1, "requests": named}
+        document |= {key: case[key] for key in ("pauses", "encoder_resets") if key in case}
+        like = tables["deployments"].get(changes.pop("like", ""), {})
+    return read_workload(json.dumps(document | {"deployment": like | changes}))
 
 
 def faults(file: Path, module: str) -> dict[str, dict[str, Fault]]:

@@ -1,10 +1,11 @@
 """Each clause of whole schedulers, on a small scheduler that is right and on broken ones."""
 
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -38,17 +39,17 @@ from hitproof.conformance.subject.schedulers import (
     StartupRefused,
     WasReset,
 )
-from hitproof.conformance.tests.editing import cases
+from hitproof.conformance.tests.editing import CASES, cases, history_of
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 
 SIZE = 4
-DEPLOYMENT = Deployment((Group(GroupKind.FULL_ATTENTION, SIZE),), 40, 64, 8, max_num_seqs=1)
-REQUESTS = {
-    "a": Arrival(tuple(range(10)), (100, 101, 102)),
-    "b": Arrival(tuple(range(20, 26)), (103, 104)),
-    "c": Arrival(tuple(range(10)), (105,), after="a"),
-}
+TABLES = tomllib.loads((CASES / "scheduling.toml").read_text("utf-8"))
+PLAYED = {name: (history_of(row, TABLES), row) for name, row in TABLES["played"].items()}
+PLAIN, _ = PLAYED["ranks share blocks"]
+REQUESTS = PLAIN.requests
+DEPLOYMENT = replace(PLAIN.deployment, decode_context_parallel_size=1)
+INPUTS = PLAYED["a session"][0].requests
 
 
 @dataclass
@@ -408,172 +409,15 @@ def test_a_history_names_what_comes_first() -> None:
         Arrival((1,), ())
 
 
-INPUTS = {
-    "a": Arrival(tuple(range(10)), (100, 101, 102), past_end=(90,), stop=True, session="s"),
-    "b": Arrival((*range(10), 100, 101, *range(30, 35)), (103, 104), arrives=1, session="s"),
-    "c": Arrival(
-        (*range(10), 100, 101, *range(30, 35), 103, 40), (105,), 2, "b", session="s", open_steps=3
-    ),
-    "d": Arrival((*range(10), 100, 101, 102, 50), (106,), after="a"),
-}
-
-
-ROOMY = replace(DEPLOYMENT, max_num_seqs=2)
-TOKENS = tuple(range(10))
-EMBEDDED = (*range(1, 5), 0, 0, *range(7, 11))
-SAME, UNLIKE = Embeddings(4, (5, 6)), Embeddings(4, (5, 7))
-CAT, DOG = (Image(name, 2, 3) for name in ("cat", "dog"))
-LATER_DOG, COW = Image("dog", 12, 2), Image("cow", 12, 2)
-SKIPPING = {name: replace(each, skip_reading_prefix_cache=True) for name, each in INPUTS.items()}
-ILLUSTRATED = {
-    "a": INPUTS["a"],
-    "b": replace(INPUTS["b"], images=(LATER_DOG,)),
-    "c": replace(INPUTS["c"], images=(LATER_DOG, Image("cat", 18, 1))),
-    "e": Arrival((*INPUTS["b"].prompt, 51), (107,), after="b", images=(COW,)),
-}
-STOPPING = {
-    "a": Arrival(TOKENS, (100, 101), past_end=(102, 103), stop=True),
-    "b": Arrival(tuple(range(20, 26)), (104,), past_end=(105,)),
-    "c": Arrival((*TOKENS, 100, 101, 102, 103, 30), (106,), after="a"),
-}
-RESEND = "promised-hit-missed(by=lookup, to=resend)"
-NOT_ENCODED = "encoder-output-missing(how=never, of=tokens)"
-Shown: TypeAlias = tuple[str, list[int] | None]
-"""A defect, or "", and the hits of the requests."""
-PLAYED: dict[str, tuple[SchedulerHistory, dict[str, Shown]]] = {
-    "ranks share blocks": (
-        SchedulerHistory(replace(DEPLOYMENT, decode_context_parallel_size=2), REQUESTS),
-        {
-            "": ("", None),
-            "ranks twice": ("null-page-written", None),
-            "early": ("key-names-other-content", None),
-            "no hit": (RESEND, None),
-        },
-    ),
-    "a stop token": (
-        SchedulerHistory(DEPLOYMENT, STOPPING),
-        {"": ("", [0, 0, 8]), "never stops": ("delivered-tokens-wrong", [0, 0, 12])},
-    ),
-    "a session": (
-        SchedulerHistory(ROOMY, INPUTS),
-        {
-            "": ("", [0, 12, 18, 12]),
-            "told others": ("session-tokens-wrong", None),
-            "counts the last": ("other-content-read(requests=sessions)", None),
-            "forgets input": ("request-never-finishes(way=stuck)", None),
-            "leak": ("blocks-held-when-idle", None),
-        },
-    ),
-    # It goes on with what it holds.
-    "a session that skips reading the cache": (
-        SchedulerHistory(ROOMY, SKIPPING),
-        {"": ("", [0, 12, 18, 0]), "reads": ("hit-for-skipping-request", None)},
-    ),
-    "images of a session": (
-        SchedulerHistory(replace(ROOMY, encoder=Encoder(6, 12)), ILLUSTRATED),
-        {
-            "": ("", None),
-            "told of others": ("session-tokens-wrong(of=images)", None),
-            "never encodes": (NOT_ENCODED, None),
-            "blind": ("other-content-read(requests=sessions)", None),
-        },
-    ),
-    "a session that waits takes a place": (
-        SchedulerHistory(DEPLOYMENT, INPUTS),
-        {"": ("step-exceeds-limit(limit=requests)", None)},
-    ),
-    "images": (
-        SchedulerHistory(
-            replace(DEPLOYMENT, encoder=Encoder(6, 6)),
-            {
-                "a": Arrival(TOKENS, (100,), images=(CAT,)),
-                "b": Arrival(TOKENS, (101,), after="a", images=(DOG,)),
-                "c": Arrival(TOKENS, (102,), after="b", images=(CAT,)),
-            },
-        ),
-        {
-            "": ("", [0, 0, 8]),
-            "holds images": ("images-held-when-idle", [0, 0, 8]),
-            "holds for all": ("image-held-while-waiting", [0, 0, 8]),
-            "loses room": ("images-held-when-idle", [0, 0, 8]),
-            "never encodes": (NOT_ENCODED, [0, 0, 8]),
-            "blind": ("other-content-read", [0, 8, 8]),
-            "no hit": (RESEND, [0, 0, 0]),
-        },
-    ),
-    "a reset of the encoder cache": (
-        SchedulerHistory(
-            replace(DEPLOYMENT, encoder=Encoder(15, 15)),
-            {"a": Arrival(tuple(range(20)), (100,), images=(Image("cat", 2, 15),))},
-            encoder_resets=(1,),
-        ),
-        {
-            "": ("", None),
-            "keeps encoded": ("encoder-output-missing(how=reset, of=tokens)", None),
-            "frees images": ("image-encoded-again(which=begun)", None),
-        },
-    ),
-    "a reset": (
-        SchedulerHistory(
-            DEPLOYMENT,
-            {
-                "a": Arrival(TOKENS, (100, 101)),
-                "b": Arrival(tuple(range(20, 30)), (102,), arrives=2, after_reset=True),
-            },
-        ),
-        {
-            "": ("", None),
-            "kept": ("cached-after-reset", None),
-            "tells anew": ("tokens-told-wrong(of=missing)", None),
-        },
-    ),
-    "who skips reading the cache hits nothing and is hit": (
-        SchedulerHistory(
-            DEPLOYMENT,
-            {
-                "a": Arrival(TOKENS, (100,), skip_reading_prefix_cache=True),
-                "b": Arrival(TOKENS, (101,), after="a", skip_reading_prefix_cache=True),
-                "c": Arrival(TOKENS, (102,), after="b"),
-            },
-        ),
-        {
-            "": ("", [0, 0, 8]),
-            "reads": ("hit-for-skipping-request", None),
-            "counts skipping": ("statistics-wrong", [0, 0, 8]),
-            "no hit": (RESEND, [0, 0, 0]),
-        },
-    ),
-    "a pause": (
-        SchedulerHistory(DEPLOYMENT, REQUESTS, pauses=(Pause(1, 6),)),
-        {"": ("", None), "never pauses": ("step-exceeds-limit(limit=pause)", None)},
-    ),
-    "embeddings": (
-        SchedulerHistory(
-            DEPLOYMENT,
-            {
-                "a": Arrival(EMBEDDED, (100,), embeddings=(SAME,)),
-                "b": Arrival(EMBEDDED, (101,), after="a", embeddings=(UNLIKE,)),
-                "c": Arrival(EMBEDDED, (102,), after="b", embeddings=(SAME,)),
-                "d": Arrival(
-                    (0,) * 10, (103,), after="c", embeddings=(Embeddings(0, (*range(1, 11),)),)
-                ),
-            },
-        ),
-        {
-            "": ("", [0, 4, 8, 0]),
-            "blind": ("other-content-read", [0, 8, 8, 0]),
-            "no hit": (RESEND, [0, 0, 0, 0]),
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "fault"), [(n, f) for n, (_, f_) in PLAYED.items() for f in f_])
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [(name, fault) for name, (_, row) in PLAYED.items() for fault in row["shows"]],
+)
 def test_a_history_shows_a_broken_scheduler(name: str, fault: str) -> None:
-    history, shown = PLAYED[name]
+    history, row = PLAYED[name]
     assert read_workload(write_workload(history)) == history
     outcome = play(history, Subject(fault))
-    defect, hits = shown[fault]
+    defect, hits = row["shows"][fault], row.get("hits", {}).get(fault)
     found = {str(each.signature.defect) for each in outcome.causes}
     follows = defect in found and name in ("a session", "embeddings", "images")
     assert found == {defect} - {""} or follows, found

@@ -24,6 +24,7 @@ from hitproof.conformance.histories.workload_json import (
 )
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.tests.drawn import MADE_UP
+from hitproof.conformance.tests.editing import history_of
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.gate.replay import SchedulerReport, run_mixed
 from hitproof.vllm_integration.gate.run import Run
@@ -40,26 +41,14 @@ RELEASES = sorted({release for case in CASES["case"] for release in case["on"]})
 RELEASES.sort(key=["0.16.0", "0.23.0", "0.33.0"].__contains__, reverse=True)
 
 
-def history_of(case: Mapping[str, Any]) -> SchedulerHistory:
+def history(case: Mapping[str, Any]) -> SchedulerHistory:
     """The history of a row of the cases."""
-    changes = case.get("deployment", {})
-    if "known" in case:
-        document = json.loads((KNOWN / f"{case['known']}.json").read_text(encoding="utf-8"))
-        like = document["deployment"]
-        if "host" in changes:
-            changes = changes | {"host": like["host"] | changes["host"]}
-    else:
-        requests = case["requests"]
-        named = CASES["requests"][requests] if isinstance(requests, str) else requests
-        document = {"kind": "scheduler", "version": 1, "requests": named}
-        document["pauses"] = case.get("pauses", [])
-        like = CASES["deployments"].get(changes.get("like"), {})
-    deployment = {key: value for key, value in (like | changes).items() if key != "like"}
-    return read_workload(json.dumps(document | {"deployment": deployment}))
+    known = (KNOWN / f"{case['known']}.json").read_text("utf-8") if "known" in case else ""
+    return history_of(case, CASES, known)
 
 
 def played(release: str, cases: Iterable[Mapping[str, Any]]) -> list[SchedulerReport]:
-    reports = run_mixed(Run(resolve(release), limits=limits()), [*map(history_of, cases)])
+    reports = run_mixed(Run(resolve(release), limits=limits()), [*map(history, cases)])
     return [report for report in reports if isinstance(report, SchedulerReport)]
 
 
@@ -188,7 +177,7 @@ def test_the_command_plays_histories_of_both_kinds(tmp_path: Path) -> None:
 
 
 def test_what_is_found_is_printed() -> None:
-    report = SchedulerReport(resolve("0.33.0"), history_of(CASES["case"][0]))
+    report = SchedulerReport(resolve("0.33.0"), history(CASES["case"][0]))
     report.unsettled = "the worker ended"
     out = StringIO()
     print_report(report, Console(file=out, width=200), verbose=True)
@@ -197,7 +186,7 @@ def test_what_is_found_is_printed() -> None:
 
 
 def test_histories_of_both_kinds_are_told_apart() -> None:
-    assert is_workload(write_workload(history_of(CASES["case"][0])))
+    assert is_workload(write_workload(history(CASES["case"][0])))
     assert not is_workload('{"engine": "scheduler"}')
     assert not is_workload('"scheduler"')
 
