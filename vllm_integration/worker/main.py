@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from socket import recv_fds, socket
 from typing import IO, Any, TypeAlias
@@ -289,41 +290,29 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"policies": {}, "detail": detail}
 
 
-def _doctor(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Deploy a model; see `vllm_integration.worker.doctor`."""
-    from hitproof.vllm_integration.worker.doctor import deploy  # no other operation needs it
-
-    return deploy(subject, message)
-
-
-def _simulate(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Play a workload; see `vllm_integration.worker.simulate`."""
-    from hitproof.vllm_integration.worker.simulate import simulate  # no other operation needs it
-
-    return simulate(subject, message)
-
-
-def _unbounded(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Prove a statement for all lengths; see `vllm_integration.worker.unbounded`."""
-    try:  # no other operation needs a solver
-        from hitproof.vllm_integration.worker.unbounded import settled
-    except ImportError as error:
-        lacking = f"{sys.executable} lacks the module {error.name!r}"
-        return {"status": Status.INCONCLUSIVE, "detail": lacking, "outside": [], "evidence": None}
-    return settled(subject, message)
-
-
-def _equivalent(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Prove two versions of a function equal; see `vllm_integration.worker.equivalence`."""
-    try:  # no other operation needs a solver
-        from hitproof.vllm_integration.worker.equivalence import settled
-    except ImportError as error:
-        lacking = f"{sys.executable} lacks the module {error.name!r}"
-        return {"status": Status.INCONCLUSIVE, "detail": lacking}
-    return settled(subject, message)
-
-
 _Operation: TypeAlias = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]
+
+
+def _later(module: str, name: str, without: dict[str, Any] | None = None) -> _Operation:
+    """An operation of a module that no other one needs.
+
+    ``without`` is what it gives where the module lacks a solver, besides that nothing is settled.
+    """
+
+    def operation(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found = import_module(f"hitproof.vllm_integration.worker.{module}")
+        except ImportError as error:
+            if without is None:
+                raise
+            lacking = f"{sys.executable} lacks the module {error.name!r}"
+            return {"status": Status.INCONCLUSIVE, "detail": lacking, **without}
+        answer: dict[str, Any] = getattr(found, name)(subject, message)
+        return answer
+
+    return operation
+
+
 _FOUND_BY: dict[str, _Operation] = {
     "check": findings.of_evidence,
     "replay": replay.finding,
@@ -333,13 +322,13 @@ _OPERATIONS: dict[str, _Operation] = {
     "policies": _policies,
     "reads": reads.reads,
     "check": _check,
-    "unbounded": _unbounded,
-    "equivalent": _equivalent,
+    "unbounded": _later("unbounded", "settled", {"outside": [], "evidence": None}),
+    "equivalent": _later("equivalence", "settled", {}),
     "replay": replay.judge_history,
     "abilities": replay.abilities,
     "lockstep": lockstep.lockstep,
-    "doctor": _doctor,
-    "simulate": _simulate,
+    "doctor": _later("doctor", "deploy"),
+    "simulate": _later("simulate", "simulate"),
     "finding": _finding,
     "branches": branches.branches,
     "here": _here,
