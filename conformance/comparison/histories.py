@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hitproof.conformance.comparison.effects import Effect, of_hits
-from hitproof.conformance.comparison.records import Observable, Record
+from hitproof.conformance.comparison.records import Decision, Observable, Record
 from hitproof.spec.claims import Divergence
 
 
@@ -50,6 +50,8 @@ def _times(answer: Mapping[str, Any], divergence: Divergence) -> int:
 class Parting:
     """The first step at which one observable differs in two runs of one history.
 
+    Of a scheduler it is what one decides otherwise in the whole history.
+
     Attributes:
         effect: what it means.
         observable: what differs.
@@ -57,13 +59,15 @@ class Parting:
         cause: the observable that differs first. What differs later, or at the same step though
             further from the cause, may be a consequence.
         tokens: for a hit, by how much it is longer in the head.
+        words: what each scheduler does, the base first.
     """
 
     effect: Effect
-    observable: Observable
+    observable: Observable | Decision
     step: int
-    cause: Observable
+    cause: Observable | Decision
     tokens: int = 0
+    words: tuple[str, ...] = ()
 
     @property
     def first(self) -> bool:

@@ -32,6 +32,18 @@ class Observable(StrEnum):
     STATISTICS = "statistics"
 
 
+class Decision(StrEnum):
+    """What is compared of a scheduler, causes before consequences."""
+
+    STARTUP = "deployments that start-up accepts"
+    CRASHES = "crashes of schedulers"
+    ENDS = "requests that end"
+    HITS = "hits of requests"
+    PREEMPTIONS = "preemptions"
+    EMPTY = "empty steps"
+    SCHEDULED = "tokens that each step computes"
+
+
 _OBSERVABLES = tuple(Observable)
 _NUMBERS = {observable: str(number) for number, observable in enumerate(Observable)}
 

@@ -6,26 +6,14 @@ request, over the whole history, and steps only up to the first that differs.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 from hitproof.conformance.comparison.effects import Effect, of_hits
+from hitproof.conformance.comparison.histories import Parting
+from hitproof.conformance.comparison.records import Decision
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.words import count, in_tokens
 from hitproof.spec.claims import Divergence
-
-
-class Decision(StrEnum):
-    """What is compared of a scheduler, causes before consequences."""
-
-    STARTUP = "deployments that start-up accepts"
-    CRASHES = "crashes of schedulers"
-    ENDS = "requests that end"
-    HITS = "hits of requests"
-    PREEMPTIONS = "preemptions"
-    EMPTY = "empty steps"
-    SCHEDULED = "tokens that each step computes"
-
 
 Scheduled: TypeAlias = tuple[str, int, int]
 """A request in a step: its name, where the step starts, and how many tokens it computes."""
@@ -83,24 +71,12 @@ class ScheduleRun:
 _READ_WRONG = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """What two schedulers do otherwise in one history.
-
-    Attributes:
-        effect: what it means.
-        decision: what differs.
-        words: what each does, the base first.
-        tokens: for hits, by how much they are longer in the head, over all requests.
-    """
-
-    effect: Effect
-    decision: Decision
-    words: Sequence[str]
-    tokens: int = 0
+def _parting(effect: Effect, what: Decision, words: Sequence[str], tokens: int = 0) -> Parting:
+    """What is compared over the whole history has no step, and nothing is another's consequence."""
+    return Parting(effect, what, 0, what, tokens, tuple(words))
 
 
-def differences(base: ScheduleRun, head: ScheduleRun) -> list[Difference]:
+def differences(base: ScheduleRun, head: ScheduleRun) -> list[Parting]:
     """What differs in one history; the steps only where nothing else does."""
     assert base.history == head.history
     if base.refused or head.refused:
@@ -109,20 +85,20 @@ def differences(base: ScheduleRun, head: ScheduleRun) -> list[Difference]:
     return found or list(_of_steps(base, head))
 
 
-def _of_start(base: ScheduleRun, head: ScheduleRun) -> Iterator[Difference]:
+def _of_start(base: ScheduleRun, head: ScheduleRun) -> Iterator[Parting]:
     if bool(base.refused) == bool(head.refused):
         return
     effect = Effect.REFUSED if head.refused else Effect.ADMITTED
     words = [each.refused or "start-up accepts the deployment" for each in (base, head)]
-    yield Difference(effect, Decision.STARTUP, words)
+    yield _parting(effect, Decision.STARTUP, words)
 
 
-def _of_ends(base: ScheduleRun, head: ScheduleRun) -> Iterator[Difference]:
+def _of_ends(base: ScheduleRun, head: ScheduleRun) -> Iterator[Parting]:
     if base.raised != head.raised:
         one = Effect.FIXED if base.raised else Effect.CRASH
         effect = Effect.CRASHES if base.raised and head.raised else one
         words = [each.raised or "no exception" for each in (base, head)]
-        yield Difference(effect, Decision.CRASHES, words)
+        yield _parting(effect, Decision.CRASHES, words)
         return
     for effect, only in (
         (Effect.STUCK, base.finished - head.finished),
@@ -133,10 +109,10 @@ def _of_ends(base: ScheduleRun, head: ScheduleRun) -> Iterator[Difference]:
                 f"{_named(only)} {'finish' if only <= each.finished else 'do not finish'}"
                 for each in (base, head)
             ]
-            yield Difference(effect, Decision.ENDS, words)
+            yield _parting(effect, Decision.ENDS, words)
 
 
-def _of_hits(base: ScheduleRun, head: ScheduleRun) -> Iterator[Difference]:
+def _of_hits(base: ScheduleRun, head: ScheduleRun) -> Iterator[Parting]:
     other = [n for n in base.hits.keys() & head.hits.keys() if base.hits[n] != head.hits[n]]
     before, after = (sum(run.hits[n] for n in other) for run in (base, head))
     if before == after:
@@ -148,22 +124,22 @@ def _of_hits(base: ScheduleRun, head: ScheduleRun) -> Iterator[Difference]:
         for run in (base, head)
     ]
     effect = of_hits(before, after, was, now)
-    yield Difference(effect, Decision.HITS, words, after - before)
+    yield _parting(effect, Decision.HITS, words, after - before)
 
 
-def _of_numbers(base: ScheduleRun, head: ScheduleRun) -> Iterator[Difference]:
+def _of_numbers(base: ScheduleRun, head: ScheduleRun) -> Iterator[Parting]:
     one, other = (sum(run.preemptions.values()) for run in (base, head))
     if one != other:
         effect = Effect.PREEMPTED if other > one else Effect.PREEMPTED_LESS
         words = [count(number, "preemption") for number in (one, other)]
-        yield Difference(effect, Decision.PREEMPTIONS, words)
+        yield _parting(effect, Decision.PREEMPTIONS, words)
     one, other = base.empty_steps, head.empty_steps
     if one != other:
         effect = Effect.EMPTY if other > one else Effect.EMPTY_LESS
-        yield Difference(effect, Decision.EMPTY, [count(n, "empty step") for n in (one, other)])
+        yield _parting(effect, Decision.EMPTY, [count(n, "empty step") for n in (one, other)])
 
 
-def _of_steps(base: ScheduleRun, head: ScheduleRun) -> Iterator[Difference]:
+def _of_steps(base: ScheduleRun, head: ScheduleRun) -> Iterator[Parting]:
     if base.plans == head.plans:
         return
     pairs = zip((*base.plans, ()), (*head.plans, ()), strict=False)
@@ -172,7 +148,7 @@ def _of_steps(base: ScheduleRun, head: ScheduleRun) -> Iterator[Difference]:
         f"step {step} computes {_planned(run.plans[step])}" if step < len(run.plans) else "no step"
         for run in (base, head)
     ]
-    yield Difference(Effect.STEPS, Decision.SCHEDULED, words)
+    yield _parting(Effect.STEPS, Decision.SCHEDULED, words)
 
 
 def _planned(plan: tuple[Scheduled, ...]) -> str:

@@ -196,13 +196,13 @@ def test_what_a_step_shows_is_said_in_words() -> None:
     head = Broken(broken.Forgets)
     for number, each in enumerate(HISTORIES[:4]):
         for parting in compare(of_reference(number), played(head, each)[0]).partings:
-            values = []
+            values, observable = [], Observable(parting.observable)
             for subject in (REFERENCE, head):
                 recorder = Recorder(subject, each, parting.step)
                 replay(each, recorder, None, recorder.step_ends)
-                values.append(recorder.values.get(parting.observable, []))
+                values.append(recorder.values.get(observable, []))
             one, other = values
-            assert shown(parting.observable, one, other) != shown(parting.observable, other, one)
+            assert shown(observable, one, other) != shown(observable, other, one)
 
 
 @pytest.mark.long(keep=1)

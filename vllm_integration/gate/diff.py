@@ -30,7 +30,6 @@ from hitproof.vllm_integration.gate.side_by_side import (
     Both,
     HistoriesCompared,
     HistoryChange,
-    compare_schedulers,
     compared,
 )
 from hitproof.vllm_integration.targets.changed import Hunk, changed_functions, hunks
@@ -234,7 +233,6 @@ def difference(base: Report, head: Report, both: Both | None = None) -> Diff:
     roots = base.target.root, head.target.root
     diff.hunks = () if None in roots else hunks(*filter(None, roots))
     diff.histories = compared(base.played, head.played, both)
-    compare_schedulers(base.played, head.played, both, diff.histories)
     _compare_findings(diff)
     _compare_obligations(diff)
     _compare_unplayed(diff)

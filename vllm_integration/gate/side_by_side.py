@@ -1,7 +1,4 @@
-"""Histories side by side: the runs of two targets compared, and differences shrunk.
-
-It is long: histories of managers and of schedulers are compared alike, but in other things.
-"""
+"""Histories side by side: the runs of two targets compared, and differences shrunk."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,14 +7,11 @@ from typing import Any, TypeVar
 
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.comparison.histories import ManagerRun, Parting, compare, unreported
-from hitproof.conformance.comparison.records import Observable
-from hitproof.conformance.comparison.schedules import Decision, Difference, ScheduleRun, differences
+from hitproof.conformance.comparison.records import Decision, Observable
+from hitproof.conformance.comparison.schedules import ScheduleRun, differences
 from hitproof.conformance.comparison.words import shown
 from hitproof.conformance.findings.replayed import of_workload, up_to
 from hitproof.conformance.histories.plays import Abilities, Origin, Play
-from hitproof.conformance.histories.schema import History
-from hitproof.conformance.histories.workload_json import read_workload
-from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.playing.shrinking import shrink
 from hitproof.conformance.scheduling.shrinking import shrink as shrink_workload
 from hitproof.conformance.words import kinds_of
@@ -150,6 +144,12 @@ class Both:
         base, head = (_answered(side.ask(**asked)) for side in self._sides)
         return ScheduleRun.from_answer(base), ScheduleRun.from_answer(head)
 
+    def partings(self, play: Play) -> Sequence[Parting]:
+        """Where both part in a history. Raises `WorkerGone` if one does not play it."""
+        if play.of_scheduler:
+            return differences(*self.schedules(play))
+        return compare(*self.runs(play)).partings
+
     def values(self, play: Play, step: int, observable: Observable) -> tuple[list[Any], list[Any]]:
         """What both show of one observable at one step. Raises `WorkerGone` if one does not."""
         base, head = (each["values"] for each in self._replayed(play, step))
@@ -173,29 +173,33 @@ def _both_play(both: Both, play: Play, _: ManagerRun) -> tuple[ManagerRun, Manag
     return both.runs(play)
 
 
+def _both_schedule(both: Both, play: Play, other: ScheduleRun) -> tuple[ScheduleRun, ScheduleRun]:
+    """Play a history as the head does, but for what the base does not have."""
+    adapted = Play(play.origin, play.name, other.history)
+    common = both.schedules(adapted)[0].history
+    return both.schedules(Play(Origin.WRITTEN, play.name, common))
+
+
 @dataclass
 class _Shown:
-    """The histories that show one effect, and the one that shows it first."""
+    """The histories that show one effect, and the one that shows it first, or is the smallest."""
 
     parting: Parting
     play: Play
+    size: tuple[int, ...]
     histories: int = 0
     first: int = 0
     by_order: int = 0
     tokens: int = 0
 
-    def add(self, parting: Parting, play: Play) -> None:
+    def add(self, parting: Parting, play: Play, size: tuple[int, ...]) -> None:
         """Another of them."""
         self.histories += 1
         self.first += parting.first
         self.by_order += _is_by_order(parting)
         self.tokens += parting.tokens
-        if _place(parting) < _place(self.parting):
-            self.parting, self.play = parting, play
-
-
-def _place(parting: Parting) -> tuple[bool, bool, int]:
-    return not parting.first, _is_by_order(parting), parting.step
+        if size < self.size:
+            self.parting, self.play, self.size = parting, play, size
 
 
 def _is_by_order(parting: Parting) -> bool:
@@ -204,47 +208,92 @@ def _is_by_order(parting: Parting) -> bool:
     return by_order and parting.effect not in (Effect.UNSOUND, Effect.CRASH)
 
 
+_Found = dict[tuple[Effect, bool], _Shown]
+"""The histories that show an effect; those of schedulers apart."""
+
+
 def compared(
     base: Sequence[Played], head: Sequence[Played], both: Both | None
 ) -> HistoriesCompared:
     """Compare what the targets did in each history. ``both`` plays again what has to be."""
-    result = HistoriesCompared()
-    found: dict[Effect, _Shown] = {}
-    by_order: dict[Effect, _Shown] = {}
+    result, found, by_order = HistoriesCompared(), _Found(), _Found()
     of_base, of_head = ({each.play: each for each in side} for side in (base, head))
     for play in dict.fromkeys((*of_base, *of_head)):
-        if play.of_scheduler:
-            continue
         sides = of_base.get(play), of_head.get(play)
-        runs = _runs(*sides, both, result, lambda each: each.run, _both_play)
-        if runs is None:
-            continue
-        comparison = compare(*runs)
-        result.unreported |= unreported(*runs)
-        result.histories += 1
-        result.steps += comparison.steps
-        result.lookups += sum(step < comparison.steps for step, _, _ in runs[0].hits)
-        result.stopped += comparison.stopped
-        for parting in {each.effect: each for each in reversed(comparison.partings)}.values():
-            other_hit = parting.observable is Observable.HITS and _is_by_order(parting)
-            shown_by = by_order if other_hit else found
-            shown_by.setdefault(parting.effect, _Shown(parting, play)).add(parting, play)
+        if play.of_scheduler:
+            schedules = _runs(*sides, both, result, lambda each: each.schedule, _both_schedule)
+            if schedules is not None:
+                _compare_schedules(play, schedules, found, result)
+        else:
+            runs = _runs(*sides, both, result, lambda each: each.run, _both_play)
+            if runs is not None:
+                _compare_runs(play, runs, found, by_order, result)
     _balance(by_order, found)
-    for effect in sorted(found, key=list(Effect).index):
-        result.changes.append(_change(effect, found[effect], both))
+    order = list(Effect)
+    for effect, of_scheduler in sorted(found, key=lambda key: (order.index(key[0]), key[1])):
+        shows = found[effect, of_scheduler]
+        change = HistoryChange(
+            effect,
+            shows.parting.observable,
+            shows.histories,
+            shows.first,
+            shows.by_order,
+            shows.tokens,
+            None,
+            of_scheduler,
+        )
+        if both is not None and change.counts:
+            change = replace(change, example=_example(shows.parting, shows.play, both))
+        result.changes.append(change)
     return result
 
 
-def _balance(by_order: dict[Effect, _Shown], found: dict[Effect, _Shown]) -> None:
+def _compare_schedules(
+    play: Play, runs: tuple[ScheduleRun, ScheduleRun], found: _Found, result: HistoriesCompared
+) -> None:
+    result.schedulers += 1
+    result.scheduler_steps += min(len(run.plans) for run in runs)
+    written = Play(Origin.WRITTEN, play.name, runs[0].history)
+    size = (len(written.text),)
+    for parting in differences(*runs):
+        shown = found.setdefault((parting.effect, True), _Shown(parting, written, size))
+        shown.add(parting, written, size)
+
+
+def _compare_runs(
+    play: Play,
+    runs: tuple[ManagerRun, ManagerRun],
+    found: _Found,
+    by_order: _Found,
+    result: HistoriesCompared,
+) -> None:
+    comparison = compare(*runs)
+    result.unreported |= unreported(*runs)
+    result.histories += 1
+    result.steps += comparison.steps
+    result.lookups += sum(step < comparison.steps for step, _, _ in runs[0].hits)
+    result.stopped += comparison.stopped
+    for parting in {each.effect: each for each in reversed(comparison.partings)}.values():
+        is_by_order = _is_by_order(parting)
+        size = int(not parting.first), int(is_by_order), parting.step
+        other_hit = parting.observable is Observable.HITS and is_by_order
+        shown_by = by_order if other_hit else found
+        shown = shown_by.setdefault((parting.effect, False), _Shown(parting, play, size))
+        shown.add(parting, play, size)
+
+
+def _balance(by_order: _Found, found: _Found) -> None:
     """Another eviction order costs some request a hit and another one not; their sum counts."""
     if not by_order:
         return
     tokens = sum(each.tokens for each in by_order.values())
     costs = tokens < 0
-    shows = by_order.get(Effect.LOST if costs else Effect.GAINED) or next(iter(by_order.values()))
-    found[Effect.ORDER_COSTS if costs else Effect.ORDER_PAYS] = _Shown(
+    wanted = Effect.LOST if costs else Effect.GAINED
+    shows = by_order.get((wanted, False)) or next(iter(by_order.values()))
+    found[Effect.ORDER_COSTS if costs else Effect.ORDER_PAYS, False] = _Shown(
         shows.parting,
         shows.play,
+        shows.size,
         histories=sum(each.histories for each in by_order.values()),
         tokens=tokens,
     )
@@ -284,133 +333,49 @@ def _runs(
     return runs
 
 
-def _change(effect: Effect, shows: _Shown, both: Both | None) -> HistoryChange:
-    change = HistoryChange(
-        effect,
-        shows.parting.observable,
-        shows.histories,
-        shows.first,
-        shows.by_order,
-        shows.tokens,
-        None,
-    )
-    if both is None or not change.counts:
-        return change
-    return replace(change, example=_example(shows.parting, shows.play, both))
-
-
 def _example(parting: Parting, play: Play, both: Both) -> Example | None:
     """The smallest history that shows it; None if it does not show again."""
 
-    def again(history: History) -> Parting | None:
+    def again(shown: Play) -> Parting | None:
         try:
-            comparison = compare(*both.runs(Play.written(history, play.name)))
+            partings = both.partings(shown)
         except WorkerGone:
             return None
         wanted = parting.effect, parting.observable, parting.cause
-        return next(
-            (p for p in comparison.partings if (p.effect, p.observable, p.cause) == wanted), None
-        )
+        return next((p for p in partings if (p.effect, p.observable, p.cause) == wanted), None)
 
     try:
+        if play.of_scheduler:
+            return _example_of_scheduler(play, again)
         history = play.history(both.abilities)
         first = replace(history, steps=history.steps[: parting.step + 1])
-        small = shrink(first, lambda h: again(h) is not None, _HISTORIES_TO_SHRINK)
-        shown_at = again(small)
+        shows = lambda h: again(Play.written(h, play.name)) is not None  # noqa: E731
+        small = shrink(first, shows, _HISTORIES_TO_SHRINK)
+        written = Play.written(small, play.name)
+        shown_at = again(written)
         if shown_at is None:
             return None
-        written = Play.written(small, play.name)
-        base, head = both.values(written, shown_at.step, parting.observable)
+        observable = Observable(parting.observable)
+        base, head = both.values(written, shown_at.step, observable)
     except WorkerGone:
         return None
-    groups = small.engine.groups
     return Example(
         written,
-        kinds_of(groups),
+        kinds_of(small.engine.groups),
         small.engine.use_eagle_block_drop,
         tuple(up_to(small, shown_at.step)),
-        shown(parting.observable, base, head),
-        shown(parting.observable, head, base),
+        shown(observable, base, head),
+        shown(observable, head, base),
     )
 
 
-@dataclass
-class _Schedules:
-    """The histories that show one effect, and the smallest of them."""
-
-    difference: Difference
-    run: ScheduleRun
-    histories: int = 0
-    tokens: int = 0
-
-
-def compare_schedulers(
-    base: Sequence[Played], head: Sequence[Played], both: Both | None, result: HistoriesCompared
-) -> None:
-    """Add to ``result`` what the schedulers of both did otherwise."""
-    found: dict[Effect, _Schedules] = {}
-    of_base, of_head = (
-        {each.play: each for each in side if each.play.of_scheduler} for side in (base, head)
-    )
-    for play in dict.fromkeys((*of_base, *of_head)):
-        sides = of_base.get(play), of_head.get(play)
-        runs = _runs(*sides, both, result, lambda each: each.schedule, _both_schedule)
-        if runs is None:
-            continue
-        result.schedulers += 1
-        result.scheduler_steps += min(len(run.plans) for run in runs)
-        for each in differences(*runs):
-            shown = found.setdefault(each.effect, _Schedules(each, runs[0]))
-            shown.histories += 1
-            shown.tokens += each.tokens
-            if len(runs[0].history) < len(shown.run.history):
-                shown.difference, shown.run = each, runs[0]
-    result.changes += [_change_of(shown, both) for shown in found.values()]
-    order = list(Effect)
-    result.changes.sort(key=lambda change: order.index(change.effect))
-
-
-def _both_schedule(both: Both, play: Play, other: ScheduleRun) -> tuple[ScheduleRun, ScheduleRun]:
-    """Play a history as the head does, but for what the base does not have."""
-    adapted = Play(play.origin, play.name, other.history)
-    common = both.schedules(adapted)[0].history
-    return both.schedules(Play(Origin.WRITTEN, play.name, common))
-
-
-def _change_of(shown: _Schedules, both: Both | None) -> HistoryChange:
-    difference = shown.difference
-    example = None if both is None else _example_of(difference, shown.run, both)
-    return HistoryChange(
-        difference.effect,
-        difference.decision,
-        shown.histories,
-        shown.histories,
-        0,
-        shown.tokens,
-        example,
-        of_scheduler=True,
-    )
-
-
-def _example_of(difference: Difference, run: ScheduleRun, both: Both) -> Example | None:
-    """The smallest history that shows it; None if it does not show again."""
-
-    def again(history: SchedulerHistory) -> Difference | None:
-        try:
-            found = differences(*both.schedules(Play.written_workload(history, "")))
-        except WorkerGone:
-            return None
-        return next((each for each in found if each.effect is difference.effect), None)
-
-    first = read_workload(run.history)
-    small = shrink_workload(first, lambda history: again(history) is not None, _SCHEDULES_TO_SHRINK)
-    shows = again(small)
-    if shows is None:
+def _example_of_scheduler(play: Play, again: Callable[[Play], Parting | None]) -> Example | None:
+    shows = lambda h: again(Play.written_workload(h, "")) is not None  # noqa: E731
+    small = shrink_workload(play.workload(), shows, _SCHEDULES_TO_SHRINK)
+    written = Play.written_workload(small, "")
+    shown_at = again(written)
+    if shown_at is None:
         return None
-    return Example(
-        Play.written_workload(small, ""),
-        kinds_of(small.deployment.groups),
-        small.deployment.has_draft_head,
-        tuple(of_workload(small)),
-        *shows.words,
-    )
+    deployment = small.deployment
+    kinds, given = kinds_of(deployment.groups), tuple(of_workload(small))
+    return Example(written, kinds, deployment.has_draft_head, given, *shown_at.words)

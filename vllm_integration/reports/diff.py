@@ -9,8 +9,7 @@ from rich.console import Console
 
 from hitproof.conformance.comparison.changes import Change
 from hitproof.conformance.comparison.effects import GAINS, HARMFUL, Effect
-from hitproof.conformance.comparison.records import Observable
-from hitproof.conformance.comparison.schedules import Decision
+from hitproof.conformance.comparison.records import Decision, Observable
 from hitproof.conformance.picking import picked
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
-from hitproof.conformance.comparison.schedules import Decision, ScheduleRun, differences
+from hitproof.conformance.comparison.records import Decision
+from hitproof.conformance.comparison.schedules import ScheduleRun, differences
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.scenarios import FEATURES
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.gate.sessions import Sessions
-from hitproof.vllm_integration.gate.side_by_side import Both, HistoriesCompared, compare_schedulers
+from hitproof.vllm_integration.gate.side_by_side import Both, HistoriesCompared, compared
 from hitproof.vllm_integration.tests.conftest import Copy
 from hitproof.vllm_integration.tests.test_side_by_side import RELEASE, opened
 
@@ -42,8 +43,7 @@ def base() -> Iterator[Sessions]:
 
 def side_by_side(base: Sessions, head: Sessions) -> HistoriesCompared:
     one, other = (side.settle([], PLAYS, lambda *_: None, True)[1] for side in (base, head))
-    result = HistoriesCompared()
-    compare_schedulers(one, other, Both(base, head), result)
+    result = compared(one, other, Both(base, head))
     assert result.schedulers + sum(result.uncompared.values()) == len(PLAYS)
     return result
 
@@ -110,5 +110,5 @@ def test_what_a_difference_means(changes: dict[str, object], there: Effect, back
 def test_a_longer_hit_that_is_wrong_is_no_gain() -> None:
     longer = run(hits={"a": 0, "b": 32}, wrong=str(Divergence.UNSOUND))
     (difference,) = differences(run(), longer)
-    assert (difference.effect, difference.decision) == (Effect.UNSOUND, Decision.HITS)
+    assert (difference.effect, difference.observable) == (Effect.UNSOUND, Decision.HITS)
     assert difference.tokens == 16
