@@ -30,8 +30,14 @@ is a key that is registered for content that it does not describe.
   those that draft layers wrote while they proposed, are garbage and must be overwritten before they
   are read.
 
+Where steps, loads and drafts write is decided here alone. What is written is a value of one of two
+domains: here names, and beside them tensors in `conformance.numeric.computed_replay`, which writes
+the same places (`_write_entries` to `_spoil_state`).
+
 What is not modelled, and what a slot should hold: `conformance.judge.content_entries`. What keys
 promise of it: `conformance.judge.content_keys`.
+
+It is longer than other modules, as it has all that happens to content.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -192,10 +198,8 @@ class ContentModel:
         self._loaded.add(request)
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
-                block_id = _at(table, (end - 1) // group.block_size)
-                held = self._due.prefix(request, end) if end < known else ANYTHING
-                self._store.write(index, block_id, 0, Entry(held), request, loaded=True)
-                self._running[request, index] = block_id
+                self._load_state(request, index, table, end, known)
+                self._running[request, index] = _at(table, (end - 1) // group.block_size)
             else:
                 self._write_entries(request, index, table, range(start, end))
                 for place in range(start // group.block_size, (end - 1) // group.block_size + 1):
@@ -207,13 +211,9 @@ class ContentModel:
             self._failed.add(request)
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
-                block_id = _at(table, (end - 1) // group.block_size)
-                self._store.write(index, block_id, 0, Entry(what), request)
-                continue
-            entry = Entry(what, what if self._due.has_drafts[index] else "")
-            for token in range(start, end):
-                block, slot = divmod(token, group.block_size)
-                self._store.write(index, _at(table, block), slot, entry, request)
+                self._spoil_state(request, index, table, (end - 1) // group.block_size, what)
+            else:
+                self._spoil_entries(request, index, table, range(start, end), what)
 
     def finds_states(self, request: str, tables: Tables, column: int) -> None:
         """The model runner finds the states of a request in this column, in the next step."""
@@ -281,44 +281,77 @@ class ContentModel:
                 self._settle_states(request, index, table, last, num_computed)
                 continue
             # Drafts come after what the pass started from.
-            content = INVALID_LOAD if num_computed < last.start else _GARBAGE
-            garbage = Entry(content, content if self._due.has_drafts[index] else "")
-            for token in range(num_computed, last.start + last.num_tokens):
-                block, slot = divmod(token, group.block_size)
-                self._store.write(index, _at(table, block), slot, garbage, request)
+            what = INVALID_LOAD if num_computed < last.start else _GARBAGE
+            tokens = range(num_computed, last.start + last.num_tokens)
+            self._spoil_entries(request, index, table, tokens, what)
             if self._due.has_drafts[index]:
-                self._draft(request, index, table, range(final, num_computed))
+                self._spoil_drafts(request, index, table, range(final, num_computed), True)
                 if self._due.lookahead == 1 and proposes:
                     self._propose(request, index, table, num_computed)
 
-    def _draft(self, request: str, index: int, table: Sequence[int], tokens: range) -> None:
-        """The draft layers' entries of computed tokens are those of drafts so far."""
-        for token in tokens:
-            block, slot = divmod(token, self._engine.groups[index].block_size)
-            drafted = Entry(self._due.entry(request, index, token).target, _GARBAGE)
-            self._store.write(index, _at(table, block), slot, drafted, request)
-
     def _propose(self, request: str, index: int, table: Sequence[int], num_computed: int) -> None:
         """Write the draft layers' entries of the tokens that they propose, except the last."""
-        size, drafts = self._engine.groups[index].block_size, self._engine.num_speculative_tokens
+        drafts, start = self._engine.num_speculative_tokens, num_computed
         end = min(num_computed + max(drafts - 1, 0), self._engine.max_model_len)
-        start = num_computed
         if self._engine.groups[index].prefix_cacheable:
             start = max(start, self._replayed.get(request, range(0)).stop)
-        for token in range(start, end):
-            block, slot = divmod(token, size)
-            found = self._store.read(index, _at(table, block), slot)
-            held = found.target if isinstance(found, Entry) else _GARBAGE
-            self._store.write(index, _at(table, block), slot, Entry(held, _GARBAGE), request)
+        self._spoil_drafts(request, index, table, range(start, end), False)
 
-    # --- attention ---------------------------------------------------------------------------
+    # --- what is written ---------------------------------------------------------------------
 
     def _write_entries(self, request: str, group: int, table: Sequence[int], tokens: range) -> None:
+        """Entries of tokens that are computed or loaded."""
         for token in tokens:
-            block, slot = divmod(token, self._engine.groups[group].block_size)
-            self._store.write(
-                group, _at(table, block), slot, self._due.entry(request, group, token), request
-            )
+            self._write(request, group, table, token, self._due.entry(request, group, token))
+
+    def _spoil_entries(
+        self, request: str, group: int, table: Sequence[int], tokens: range, what: str
+    ) -> None:
+        """Other entries of tokens, in all layers."""
+        entry = Entry(what, what if self._due.has_drafts[group] else "")
+        for token in tokens:
+            self._write(request, group, table, token, entry)
+
+    def _spoil_drafts(
+        self, request: str, group: int, table: Sequence[int], tokens: range, computed: bool
+    ) -> None:
+        """Entries of drafts in the draft layers; target layers have ``computed`` theirs, or not."""
+        for token in tokens:
+            held = self._due.entry(request, group, token).target
+            if not computed:
+                block, slot = divmod(token, self._engine.groups[group].block_size)
+                found = self._store.read(group, _at(table, block), slot)
+                held = found.target if isinstance(found, Entry) else _GARBAGE
+            self._write(request, group, table, token, Entry(held, _GARBAGE))
+
+    def _write(
+        self, request: str, group: int, table: Sequence[int], token: int, entry: Entry
+    ) -> None:
+        block, slot = divmod(token, self._engine.groups[group].block_size)
+        self._store.write(group, _at(table, block), slot, entry, request)
+
+    def _write_state(
+        self, request: str, group: int, table: Sequence[int], block: int, length: int
+    ) -> None:
+        """The state as of ``length`` tokens, which the last pass computes."""
+        held = self._due.prefix(request, length)
+        self._store.write(group, _at(table, block), 0, Entry(held), request)
+
+    def _load_state(
+        self, request: str, group: int, table: Sequence[int], end: int, known: int
+    ) -> None:
+        """The state as of ``end`` tokens, or that before the last of all ``known`` ones."""
+        block_id = _at(table, (end - 1) // self._engine.groups[group].block_size)
+        held = self._due.prefix(request, end) if end < known else ANYTHING
+        self._store.write(group, block_id, 0, Entry(held), request, loaded=True)
+
+    def _spoil_state(
+        self, request: str, group: int, table: Sequence[int], block: int, what: str
+    ) -> None:
+        """Something else than a state."""
+        self._store.write(group, _at(table, block), 0, Entry(what), request)
+
+    # --- attention ---------------------------------------------------------------------------
 
     def _read_entries(self, request: str, index: int, table: Sequence[int]) -> Iterator[Violation]:
         """Read what the tokens of the pass attend to.
@@ -413,19 +446,11 @@ class ContentModel:
         sure, current = end - last.drafts, ceil_div(end, size) - 1
         accepted = num_computed - sure
         for drafted in range(accepted + 1, last.drafts + 1):
-            garbage = Entry(_GARBAGE)
-            self._store.write(index, _at(table, current + drafted), 0, garbage, request)
+            self._spoil_state(request, index, table, current + drafted, _GARBAGE)
         self._running[request, index] = _at(table, current + accepted)
         filled = num_computed // size * size
         if last.drafts and filled >= sure:
             self._write_state(request, index, table, filled // size - 1, filled)
-
-    def _write_state(
-        self, request: str, group: int, table: Sequence[int], block: int, length: int
-    ) -> None:
-        self._store.write(
-            group, _at(table, block), 0, Entry(self._due.prefix(request, length)), request
-        )
 
     def _read_state(
         self, request: str, index: int, table: Sequence[int], start: int

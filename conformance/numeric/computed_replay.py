@@ -1,11 +1,9 @@
 """Replay in numbers: a history judged, and computed by the small model in the manager's blocks.
 
-The small model runs beside the symbolic content model, on the same calls: after every one that
-computes, the logits are compared with those of the request computed without a cache. What a step
-writes where, and what it reads, is decided here and there by separate code, so that each confirms
-the other. Both take from the same functions which groups are modelled, which of them have draft
-layers and how far these look ahead (`conformance.judge.content_entries`), and where states are
-exported (`conformance.playing.checkpoints`): an error in these shows in neither.
+The small model runs in the content model, whose names it gives numbers: after every pass that is
+settled, its logits are compared with those of the request computed without a cache. Where a step
+writes, and which tokens' entries are garbage, is decided once for both
+(`conformance.judge.content`); what a pass reads, the model decides by its attention.
 
 - A page that no request holds and no key names is NaN, and so is one taken for another use.
 - A step computes the tokens that the request has in the end; those of drafts that turn out wrong
@@ -19,7 +17,7 @@ Groups that opt out of prefix caching have no layers, nor have Mamba groups whos
 of one step can fill (`conformance.judge.content_entries`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,9 +26,10 @@ import torch
 from torch import Tensor
 
 from hitproof.conformance.explain.traces import State
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration, History, RequestInput
 from hitproof.conformance.judge.content import ContentModel
-from hitproof.conformance.judge.content_entries import DueEntries, Sign
+from hitproof.conformance.judge.content_entries import Sign
 from hitproof.conformance.judge.judged_replay import replay
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -38,39 +37,28 @@ from hitproof.conformance.numeric.caches import Paged, Pages, Uncached, at
 from hitproof.conformance.numeric.model import Answer, Layer, Model, Token
 from hitproof.conformance.numeric.outcome import Errors, NumericOutcome
 from hitproof.conformance.numeric.resuming import difference
-from hitproof.conformance.playing.checkpoints import exported
 from hitproof.conformance.subject.managers import ManagerSubject, Observation, Tables
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.terms import ceil_div
 
 Report = Callable[[str, int, Errors], None]
 """What is called with the error of each pass: of which request, and from which token on."""
 
 
 @dataclass(frozen=True)
-class _Pass:
-    """A pass whose drafts are not settled; see `conformance.judge.content`."""
+class _Computed:
+    """What a pass computed from ``start`` on, draft layers from ``first`` on.
+
+    ``states`` are those of each recurrent layer, as of ``start`` tokens and after each token.
+    """
 
     first: int
     start: int
-    end: int
-    known: int
-    tables: Tables
     answer: Answer
     states: Mapping[Layer, Tensor]
 
-    @property
-    def drafts(self) -> int:
-        """How many drafts it verifies."""
-        return max(0, self.end - self.known)
-
-    def state(self, layer: Layer, tokens: int) -> Tensor:
-        """The state of a layer as of ``tokens`` tokens."""
-        return self.states[layer][tokens - self.start]
-
 
 class NumericContent(ContentModel):
-    """The content model of a manager's blocks, with the small model beside it.
+    """The content model of a manager's blocks, with the small model's numbers in them.
 
     ``report`` is called when the tokens of a pass are settled.
     """
@@ -87,79 +75,32 @@ class NumericContent(ContentModel):
         report: Report,
     ) -> None:
         super().__init__(engine, requests, sign, every_state, policy, replays)
-        self._numbers = Numbers(engine, requests, every_state, policy, report)
-
-    def new_step_starts(self) -> None:
-        """See `ContentModel`, as for the other methods."""
-        super().new_step_starts()
-        self._numbers.pages.new_step_starts()
-
-    def observed(self, seen: Observation) -> None:
-        """Poison what was given up."""
-        super().observed(seen)
-        self._numbers.observed(seen)
-
-    def copy(self, source: int, target: int) -> None:
-        """Copy pages."""
-        super().copy(source, target)
-        self._numbers.copy(source, target)
-
-    def free(self, request: str) -> None:
-        """The request's next pass starts anew."""
-        super().free(request)
-        self._numbers.free(request)
-
-    def load(self, request: str, tables: Tables, start: int, end: int, known: int) -> None:
-        """Write what computing without a cache gives."""
-        super().load(request, tables, start, end, known)
-        self._numbers.load(request, tables, start, end, known)
-
-    def compute(
-        self, request: str, tables: Tables, start: int, num_new: int, known: int
-    ) -> Iterator[Any]:
-        """Compute."""
-        yield from super().compute(request, tables, start, num_new, known)
-        self._numbers.compute(request, tables, start, start + num_new, known)
-
-    def settle(self, request: str, num_computed: int, proposes: bool = True) -> None:
-        """Compare."""
-        super().settle(request, num_computed, proposes)
-        self._numbers.settle(request, num_computed)
-
-
-class Numbers:
-    """The small model of one history."""
-
-    def __init__(
-        self,
-        engine: EngineConfiguration,
-        requests: Mapping[str, RequestInput],
-        every_state: bool,
-        policy: LookaheadHorizon,
-        report: Report,
-    ) -> None:
-        self._engine, self._requests = engine, requests
-        self._every_state, self._policy, self._report = every_state, policy, report
-        due = DueEntries(engine, requests)
-        modelled = [due.is_modelled(group) for group in engine.groups]
-        self.model = Model(engine.groups, due.has_drafts, due.lookahead, modelled=modelled)
+        self._requests, self._report = requests, report
+        modelled = [self._due.is_modelled(group) for group in engine.groups]
+        drafts = self._due.has_drafts
+        self.model = Model(engine.groups, drafts, self._due.lookahead, modelled=modelled)
         self.pages = Pages(self.model, engine.num_gpu_blocks)
-        self._recurrent = [layer for layer in self.model.layers if self.model.is_recurrent(layer)]
-        self._attending = [layer for layer in self.model.layers if layer not in self._recurrent]
-        self._states = sorted({layer.group for layer in self._recurrent})
         self._expected: dict[str, Uncached] = {}
-        self._passes: dict[str, _Pass] = {}
-        self._final: dict[str, int] = {}
-        self._running: dict[tuple[str, int], int] = {}
+        self._computed: dict[str, _Computed] = {}
         self._hidden: dict[str, dict[int, Tensor]] = {}
         self._held: dict[int, set[tuple[str, int]]] = {}
         self._keys: dict[int, set[Any]] = {}
         self._copied: set[int] = set()
+        self._loads = False
+
+    def _layers(self, group: int) -> Iterator[Layer]:
+        return (layer for layer in self.model.layers if layer.group == group)
 
     # --- pages ---------------------------------------------------------------------------------
 
+    def new_step_starts(self) -> None:
+        """See `ContentModel`, as for the other methods."""
+        super().new_step_starts()
+        self.pages.new_step_starts()
+
     def observed(self, seen: Observation) -> None:
         """Poison what can no longer be read, and what was taken for another use."""
+        super().observed(seen)
         held: dict[int, set[tuple[str, int]]] = {}
         for request, tables in seen.tables.items():
             for group, table in enumerate(tables):
@@ -182,115 +123,102 @@ class Numbers:
         self._copied.clear()
 
     def copy(self, source: int, target: int) -> None:
-        """Copy a page, before the step computes."""
+        """Copy pages."""
+        super().copy(source, target)
         self.pages.copy(source, target)
         self._copied.add(target)
 
     def free(self, request: str) -> None:
-        """The request gives up its blocks."""
-        for kept in (self._passes, self._final, self._hidden):
-            kept.pop(request, None)
-        for group in self._states:
-            self._running.pop((request, group), None)
+        """The request's next pass starts anew."""
+        super().free(request)
+        self._computed.pop(request, None)
+        self._hidden.pop(request, None)
 
     def load(self, request: str, tables: Tables, start: int, end: int, known: int) -> None:
-        """A connector has what computing without a cache gives.
-
-        If a request is loaded whole, its last token is recomputed from the state before.
-        """
-        right, tokens = self._uncached(request, end), range(start, end)
-        for layer in self._attending:
-            entries = right.entries[layer][start:end]
-            self.pages.write(layer, tables[layer.group], tokens, entries)
-        for layer in self._recurrent:
-            group = layer.group
-            block = at(tables[group], (end - 1) // self._engine.groups[group].block_size)
-            self.pages.write_state(layer, block, right.states[layer][min(end, known - 1)])
-            self._running[request, group] = block
+        """A connector has what computing without a cache gives."""
+        self._loads = True
+        super().load(request, tables, start, end, known)
+        self._loads = False
         self.pages.arrived(block for table in tables for block in table)
+
+    # --- what is written -----------------------------------------------------------------------
+
+    def _write_entries(self, request: str, group: int, table: Sequence[int], tokens: range) -> None:
+        """A pass writes them itself, as it reads them at once."""
+        super()._write_entries(request, group, table, tokens)
+        for layer in self._layers(group) if self._loads else ():
+            entries = self._uncached(request, tokens.stop).entries[layer]
+            self.pages.write(layer, table, tokens, entries[tokens.start : tokens.stop])
+
+    def _spoil_entries(
+        self, request: str, group: int, table: Sequence[int], tokens: range, what: str
+    ) -> None:
+        super()._spoil_entries(request, group, table, tokens, what)
+        for layer in self._layers(group):
+            self.pages.write(layer, table, tokens, torch.nan)
+
+    def _spoil_drafts(
+        self, request: str, group: int, table: Sequence[int], tokens: range, computed: bool
+    ) -> None:
+        super()._spoil_drafts(request, group, table, tokens, computed)
+        for layer in self._layers(group):
+            if layer.module:
+                self.pages.write(layer, table, tokens, torch.nan)
+
+    def _write_state(
+        self, request: str, group: int, table: Sequence[int], block: int, length: int
+    ) -> None:
+        super()._write_state(request, group, table, block, length)
+        of = self._computed[request]
+        for layer in self._layers(group):
+            self.pages.write_state(layer, at(table, block), of.states[layer][length - of.start])
+
+    def _load_state(
+        self, request: str, group: int, table: Sequence[int], end: int, known: int
+    ) -> None:
+        super()._load_state(request, group, table, end, known)
+        block = at(table, (end - 1) // self._engine.groups[group].block_size)
+        for layer in self._layers(group):
+            states = self._uncached(request, end).states[layer]
+            self.pages.write_state(layer, block, states[min(end, known - 1)])
+
+    def _spoil_state(
+        self, request: str, group: int, table: Sequence[int], block: int, what: str
+    ) -> None:
+        super()._spoil_state(request, group, table, block, what)
+        for layer in self._layers(group):
+            self.pages.write_state(layer, at(table, block), torch.nan)
 
     # --- passes --------------------------------------------------------------------------------
 
-    def compute(self, request: str, tables: Tables, start: int, end: int, known: int) -> None:
-        """The forward pass on the tokens from ``start`` to ``end``."""
-        first = self._final.pop(request, start)
-        states = {}
-        for group in self._states if start else ():
+    def compute(
+        self, request: str, tables: Tables, start: int, num_new: int, known: int
+    ) -> Iterator[Violation]:
+        """Compute, from the states that are read."""
+        first, end, states = self._final.get(request, start), start + num_new, dict[int, int]()
+        recurrent = [layer for layer in self.model.layers if self.model.is_recurrent(layer)]
+        for group in {layer.group for layer in recurrent} if start else ():
             place = (start - 1) // self._engine.groups[group].block_size
             states[group] = self._running.get((request, group), at(tables[group], place))
         hidden = self._hidden.setdefault(request, {})
         again = [hidden[token] for token in range(first, start)]
         cache = Paged(self.pages, tables, states)
-        before = {layer: cache.state(layer) for layer in self._recurrent}
+        before = {layer: cache.state(layer)[None] for layer in recurrent}
         tokens = self._tokens(request, end + self.model.modules)
         answer = self.model.run(tokens, cache, start, end, torch.stack(again) if again else None)
         hidden.update(enumerate(answer.hidden, start))
-        after = {
-            layer: torch.cat([before[layer][None], kept]) for layer, kept in cache.kept.items()
-        }
-        now = self._passes[request] = _Pass(first, start, end, known, tables, answer, after)
-        for layer in self._recurrent:
-            self._write_states(layer, now)
-        for group in self._states:
-            size = self._engine.groups[group].block_size
-            self._running[request, group] = at(tables[group], ceil_div(end, size) - 1)
+        after = {layer: torch.cat([before[layer], kept]) for layer, kept in cache.kept.items()}
+        self._computed[request] = _Computed(first, start, answer, after)
+        yield from super().compute(request, tables, start, num_new, known)
 
-    def _write_states(self, layer: Layer, now: _Pass) -> None:
-        """Keep the state of the certain tokens, one of each draft after it, and what is exported.
-
-        vLLM: ``mamba_utils``.
-        """
-        size, table = self._engine.groups[layer.group].block_size, now.tables[layer.group]
-        sure, current = now.end - now.drafts, ceil_div(now.end, size) - 1
-        kept = {current + draft: sure + draft for draft in range(now.drafts + 1)}
-        if self._every_state:
-            kept = {
-                block: (block + 1) * size for block in range(now.start // size, sure // size)
-            } | kept
-        checkpoint = exported(self._engine, self._policy, now.start, now.end)
-        if checkpoint is not None:
-            kept[checkpoint.block] = checkpoint.tokens
-        for block, tokens in kept.items():
-            self.pages.write_state(layer, at(table, block), now.state(layer, tokens))
-
-    def settle(self, request: str, num_computed: int) -> None:
-        """The drafts of the last pass are settled: tokens from ``num_computed`` on were wrong."""
-        last = self._passes.pop(request, None)
+    def settle(self, request: str, num_computed: int, proposes: bool = True) -> None:
+        """Compare what is final."""
+        super().settle(request, num_computed, proposes)
+        last = self._computed.pop(request, None)
         if last is None:
             return
-        # A step that has computed all that was known samples a token.
-        known, ahead = max(last.known, num_computed + 1), self.model.modules
-        final = min(num_computed, max(last.first, known - ahead))
-        if final < num_computed:
-            self._final[request] = final
-        wrong, settled = range(num_computed, last.end), range(final, num_computed)
-        for layer in self._attending:
-            of_drafts = self.model.modules and layer.module
-            self.pages.write(layer, last.tables[layer.group], wrong, torch.nan)
-            if of_drafts:
-                proposed = range(num_computed, num_computed)
-                if ahead == 1:
-                    most = num_computed + max(self._engine.num_speculative_tokens - 1, 0)
-                    proposed = range(num_computed, min(most, self._engine.max_model_len))
-                for tokens in (settled, proposed):
-                    self.pages.write(layer, last.tables[layer.group], tokens, torch.nan)
-        for layer in self._recurrent:
-            self._settle_states(request, layer, last, num_computed)
-        self._compare(request, last, num_computed, final)
-
-    def _settle_states(self, request: str, layer: Layer, last: _Pass, num_computed: int) -> None:
-        size, table = self._engine.groups[layer.group].block_size, last.tables[layer.group]
-        sure, current = last.end - last.drafts, ceil_div(last.end, size) - 1
-        accepted = num_computed - sure
-        for draft in range(accepted + 1, last.drafts + 1):
-            self.pages.write_state(layer, at(table, current + draft), torch.nan)
-        self._running[request, layer.group] = at(table, current + accepted)
-        filled = num_computed // size * size
-        if last.drafts and filled >= sure:
-            self.pages.write_state(layer, at(table, filled // size - 1), last.state(layer, filled))
-
-    def _compare(self, request: str, last: _Pass, num_computed: int, final: int) -> None:
-        right = self._uncached(request, last.end).answer
+        final = self._final.get(request, num_computed)
+        right = self._uncached(request, last.start + len(last.answer.logits)).answer
         target = difference(
             last.answer.logits[: num_computed - last.start], right.logits[last.start : num_computed]
         )
