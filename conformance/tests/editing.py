@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from textwrap import indent
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias, TypeVar
 
@@ -49,6 +50,15 @@ def programs(file: str) -> dict[str, str]:
     text = Path(file).with_name("cases").joinpath("programs.toml").read_text("utf-8")
     made: dict[str, str] = tomllib.loads(text)[Path(file).stem]
     return made
+
+
+def function(name: str, given: str, text: str, names: dict[str, Any]) -> Callable[..., Any]:
+    """A function of such parameters. One line is what it answers; ``names`` are those in it."""
+    if "\n" not in text and not text.startswith("raise "):
+        text = f"return {text}"
+    made: dict[str, Callable[..., Any]] = {}
+    exec(f"def {name}({given}):\n{indent(text, '    ')}", names, made)
+    return made[name]
 
 
 def history_of(

@@ -1,7 +1,8 @@
 """The check of the lookup over several groups, on the reference and on broken coordinators."""
 
 import itertools
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.editing import CASES, function
 from hitproof.conformance.tests.reference_subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.claims import CLAIMS, Divergence, Status
@@ -94,12 +96,12 @@ class BrokenCoordinator(ReferenceSubject):
 
     def __init__(self, iterate: Iterate | None = None, answer: Distortion | None = None) -> None:
         super().__init__()
-        self._iterate = iterate
+        self.iterate = iterate
         self._answer = answer
 
     def lookup(self, judged: Any) -> Lookup:
-        if isinstance(judged, Layout) and self._iterate is not None:
-            return Coordinator(judged, self.lookahead_horizon, self._iterate)
+        if isinstance(judged, Layout) and self.iterate is not None:
+            return Coordinator(judged, self.lookahead_horizon, self.iterate)
         assert self._answer is not None
         return DistortedLookup(judged, self.lookahead_horizon, self._answer)
 
@@ -116,106 +118,25 @@ def right(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
             return candidate
 
 
-def one_round(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
-    for each in layout.looked_up:
-        e, size = each.shape.lookahead, each.group.block_size
-        cap = ask(each, min(cap // size + e, horizon // size) * size, e)
-    return cap
+def broken(row: Mapping[str, str]) -> BrokenCoordinator:
+    """The subject of a row of ``cases/lookups.toml``."""
+    if "iterate" in row:
+        given = "layout, cap, horizon, ask"
+        return BrokenCoordinator(function("iterate", given, row["iterate"], globals()))
+    return BrokenCoordinator(answer=function("answer", "answer, pool", row["answer"], globals()))
 
 
-def drops_only_once(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
-    """As vLLM 0.33.0: a lookup that drops does not make the others look ahead again."""
-    candidate, verified = cap, set()
-    while True:
-        start = candidate
-        for each in layout.looked_up:
-            e, size = each.shape.lookahead, each.group.block_size
-            if e and each not in verified:
-                found = ask(each, min(candidate // size + e, horizon // size) * size, e)
-                verified.add(each)
-            else:
-                found = ask(each, candidate, 0)
-                if found < candidate:
-                    verified.clear()
-            candidate = found
-        if candidate >= start:
-            return candidate
-
-
-def forgets_the_lookahead(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
-    del horizon
-    candidate = cap
-    while True:
-        start = candidate
-        for each in layout.looked_up:
-            candidate = ask(each, candidate, 0)
-        if candidate == start:
-            return candidate
-
-
-def horizon_shrinks(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
-    """As vLLM up to 0.19: the lookahead block has to lie within the candidate."""
-    del horizon
-    candidate = cap
-    while True:
-        start = candidate
-        for each in layout.looked_up:
-            candidate = ask(each, candidate, each.shape.lookahead)
-        if candidate == start:
-            return candidate
-
-
-def ignores_the_last(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
-    hit = right(replace(layout, groups=layout.groups[:-1]), cap, horizon, ask)
-    ask(layout.looked_up[-1], hit, 0)
-    return hit
-
-
-def lengthens(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
-    """As vLLM up to 0.24: a Mamba lookup is given a block more than the candidate."""
-    for each in layout.looked_up:
-        cap = ask(each, min(cap + each.group.block_size, horizon), each.shape.lookahead)
-    return cap
-
-
-def one_boundary_less(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
-    return max(right(layout, cap, horizon, ask) - layout.alignment, 0)
-
-
-def no_last_table(answer: LookupAnswer, pool: Any) -> LookupAnswer:
-    del pool
-    return LookupAnswer(answer.hit_length, answer.tables[:-1])
-
-
-def swapped_tables(answer: LookupAnswer, pool: Any) -> LookupAnswer:
-    del pool
-    return LookupAnswer(answer.hit_length, answer.tables[::-1])
-
-
-def null_in_last(answer: LookupAnswer, pool: Any) -> LookupAnswer:
-    *tables, last = answer.tables
-    return LookupAnswer(answer.hit_length, [*tables, [*last[:-1], pool.null_block][: len(last)]])
-
-
-def raises(answer: LookupAnswer, pool: Any) -> LookupAnswer:
-    del pool
-    assert answer.hit_length == 0, "made to fail"
-    return answer
-
-
+LOOKUPS = tomllib.loads((CASES / "lookups.toml").read_text("utf-8"))
 COMMON_BROKEN = {
-    "one round": (BrokenCoordinator(one_round), VALID, Code.GROUP_LACKS_BLOCK),
-    "drops only once": (BrokenCoordinator(drops_only_once), VALID, Code.GROUP_LACKS_BLOCK),
-    "no lookahead": (BrokenCoordinator(forgets_the_lookahead), VALID, Code.GROUP_LACKS_BLOCK),
-    "last group ignored": (BrokenCoordinator(ignores_the_last), VALID, Code.GROUP_LACKS_BLOCK),
-    "lengthens": (BrokenCoordinator(lengthens), VALID, Code.GROUP_LACKS_BLOCK),
-    "horizon shrinks": (BrokenCoordinator(horizon_shrinks), LONGEST, Code.HIT_TOO_SHORT),
-    "one boundary less": (BrokenCoordinator(one_boundary_less), LONGEST, Code.HIT_TOO_SHORT),
-    "a table left out": (BrokenCoordinator(answer=no_last_table), VALID, Code.TABLE_COUNT_WRONG),
-    "tables swapped": (BrokenCoordinator(answer=swapped_tables), VALID, Code.TABLE_LENGTH_WRONG),
-    "null served": (BrokenCoordinator(answer=null_in_last), VALID, Code.TABLE_BLOCK_WRONG),
-    "raises": (BrokenCoordinator(answer=raises), LONGEST, Code.RAISES_EXCEPTION),
+    name: (broken(row), row["claim"], Code(row["code"])) for name, row in LOOKUPS["common"].items()
 }
+
+
+def iterating(name: str) -> Iterate:
+    """How a broken coordinator iterates."""
+    iterate = COMMON_BROKEN[name][0].iterate
+    assert iterate is not None
+    return iterate
 
 
 def sliding(window: int, eagle: bool = False, block_size: int = 1) -> Group:
@@ -264,10 +185,10 @@ def test_each_fault_is_refuted_shrunk_and_shown(name: str) -> None:
 
 def test_the_known_fault_of_0_33_is_found_at_its_smallest() -> None:
     layout = Layout((sliding(2), sliding(3)), 5, True, 1)
-    result = check_common_hit(BrokenCoordinator(drops_only_once), layout)
+    result = check_common_hit(COMMON_BROKEN["drops only once"][0], layout)
     (evidence,) = result.evidence
     assert evidence.signature.divergence == Divergence.WRONG_DRAFTS  # only EAGLE looks at block 1
-    small = shrink(BrokenCoordinator(drops_only_once), evidence)
+    small = shrink(COMMON_BROKEN["drops only once"][0], evidence)
     assert isinstance(small, LookupEvidence)
     assert (small.configuration, small.max_length) == (replace(layout, num_tokens=4), 3)
     assert [*map(sorted, small.cached)] == [[0, 2, 3], [0, 1]]
@@ -299,10 +220,10 @@ def test_without_a_margin_one_turn_each_is_due_with_full_attention_and_another_g
     assert set(statuses.values()) == {Status.PROVED}
     for layout, iterate in (
         (pair, two_turns_each),
-        (Layout((sliding(2), sliding(3)), 5, True, 1), horizon_shrinks),
+        (Layout((sliding(2), sliding(3)), 5, True, 1), iterating("horizon shrinks")),
     ):
         assert check_common_hit(WithoutMargin(iterate), layout).statuses[LONGEST] is Status.REFUTED
-    unsound = check_common_hit(WithoutMargin(forgets_the_lookahead), pair)
+    unsound = check_common_hit(WithoutMargin(iterating("no lookahead")), pair)
     assert unsound.statuses[VALID] is Status.REFUTED
     long = check_common_hit(WithoutMargin(one_turn_each), of_model(GPT_OSS, True))
     assert set(long.statuses.values()) == {Status.NOT_APPLICABLE}

@@ -1,5 +1,6 @@
 """The check of what KV connectors are told, on the reference and on broken subjects."""
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from hitproof.conformance.tests.broken_managers import (
     Wrapped,
     patched,
 )
+from hitproof.conformance.tests.editing import CASES, function
 from hitproof.conformance.tests.reference_subject import ReferenceConnectorLookup, ReferenceSubject
 from hitproof.reference.spec_groups import find_hit
 from hitproof.spec.claims import CLAIMS, Status
@@ -87,76 +89,13 @@ class Teller(ReferenceSubject):
         return Telling(layout, self._told)
 
 
-def the_shared_hit(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    return lookup.shared_hit(pool, max_length)
-
-
-def first_group_decides(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    """As vLLM 0.33.0: what the first group of full attention holds, whatever others lack."""
-    hits, tables = lookup.alone(pool, max_length)
-    kinds = [group.kind for group in lookup._layout.groups]
-    if FULL not in kinds or max(hits) > hits[kinds.index(FULL)]:
-        return lookup.shared_hit(pool, max_length)
-    length = hits[kinds.index(FULL)]
-    return LookupAnswer(length, tables, min(hits) < length)
-
-
-def never_flags(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    return replace(lookup.right(pool, max_length), diverged=False)
-
-
-def one_token_less(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    return lookup.right(pool, max(max_length - 1, 0))
-
-
-def one_token_more(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    answer = lookup.right(pool, max_length)
-    return replace(answer, hit_length=answer.hit_length + 1)
-
-
-def no_table(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    answer = lookup.right(pool, max_length)
-    return replace(answer, tables=[[], *answer.tables[1:]])
-
-
-def long_state_table(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    answer = lookup.right(pool, max_length)
-    *tables, states = answer.tables
-    return replace(answer, tables=[*tables, [*states, *[pool.null_block] * 9]])
-
-
-def diverges_anywhere(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    """Takes the first group for full attention."""
-    hits, tables = lookup.alone(pool, max_length)
-    if max(hits) > hits[0]:
-        return lookup.shared_hit(pool, max_length)
-    return LookupAnswer(hits[0], tables, min(hits) < hits[0])
-
-
-def raises(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
-    answer = lookup.right(pool, max_length)
-    assert not answer.diverged, "made to fail"
-    return answer
-
-
-CONNECTOR_BROKEN: dict[str, tuple[Teller, str, Code]] = {
-    "the shared hit": (Teller(the_shared_hit), LONGEST, Code.LOCAL_PREFIX_TOO_SHORT),
-    "one token less": (Teller(one_token_less), LONGEST, Code.LOCAL_PREFIX_TOO_SHORT),
-    "raises": (Teller(raises), LONGEST, Code.RAISES_EXCEPTION),
-    "the first group decides": (
-        Teller(first_group_decides),
-        STATES_ONLY,
-        Code.LOCAL_PREFIX_LACKS_BLOCK,
-    ),
-    "never flagged": (Teller(never_flags), STATES_ONLY, Code.LOCAL_PREFIX_LACKS_BLOCK),
-    "one token more": (Teller(one_token_more), STATES_ONLY, Code.LOCAL_PREFIX_OFF_BOUNDARY),
-    "a table left out": (Teller(no_table), STATES_ONLY, Code.TABLE_LENGTH_WRONG),
-    "a table too long": (Teller(long_state_table), STATES_ONLY, Code.TABLE_LENGTH_WRONG),
-    "diverging without full attention": (
-        Teller(diverges_anywhere),
-        STATES_ONLY,
-        Code.LOCAL_PREFIX_LACKS_BLOCK,
-    ),
+ROWS = tomllib.loads((CASES / "lookups.toml").read_text("utf-8"))["connector"]
+TOLD: dict[str, Told] = {
+    name: function("told", "lookup, pool, max_length", row["told"], globals())
+    for name, row in ROWS.items()
+}
+CONNECTOR_BROKEN = {
+    name: (Teller(TOLD[name]), row["claim"], Code(row["code"])) for name, row in ROWS.items()
 }
 
 
@@ -199,10 +138,10 @@ def codes(told: Told, layout: Layout) -> set[str]:
 
 def test_the_faults_of_0_33_are_told_apart() -> None:
     longer, shorter = (f"local-prefix-too-short(alone={alone})" for alone in ("yes", "no"))
-    assert codes(first_group_decides, PAIR) == {longer}
-    assert codes(the_shared_hit, PAIR) == {longer, shorter}
+    assert codes(TOLD["the first group decides"], PAIR) == {longer}
+    assert codes(TOLD["the shared hit"], PAIR) == {longer, shorter}
     lacking = "local-prefix-lacks-block(block=required, flagged=yes)"
-    assert codes(first_group_decides, THREE) == {longer, lacking}
+    assert codes(TOLD["the first group decides"], THREE) == {longer, lacking}
 
 
 def keeping_count(told: Told) -> Told:
@@ -217,7 +156,10 @@ def keeping_count(told: Told) -> Told:
 
 
 def test_wrong_answers_are_found_where_the_lookup_cannot_be_explored() -> None:
-    for told, found in ((never_flags, {STATES_ONLY}), (one_token_less, {LONGEST})):
+    for told, found in (
+        (TOLD["never flagged"], {STATES_ONLY}),
+        (TOLD["one token less"], {LONGEST}),
+    ):
         result = check_local_prefix(Teller(keeping_count(told)), PAIR)
         assert {claim for claim, s in result.statuses.items() if s is Status.REFUTED} == found
         assert Status.PROVED not in result.statuses.values()
@@ -260,10 +202,13 @@ def smallest_against(told: Told, claim: str, layout: Layout) -> Evidence:
 
 
 SHOWN = {
-    "too short": (smallest_against(the_shared_hit, LONGEST, PAIR), TellsTheSharedHit),
-    "not flagged": (smallest_against(never_flags, STATES_ONLY, PAIR), ConnectorFlagsNothing),
+    "too short": (smallest_against(TOLD["the shared hit"], LONGEST, PAIR), TellsTheSharedHit),
+    "not flagged": (
+        smallest_against(TOLD["never flagged"], STATES_ONLY, PAIR),
+        ConnectorFlagsNothing,
+    ),
     "a window lacks blocks": (
-        smallest_against(first_group_decides, STATES_ONLY, THREE),
+        smallest_against(TOLD["the first group decides"], STATES_ONLY, THREE),
         FullAttentionDecides,
     ),
 }
