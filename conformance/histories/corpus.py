@@ -23,6 +23,13 @@ in a file of its name; `conformance.judge.judged_replay` judges every step.
 - ``twins``, ``fine_twins``: requests of the same tokens that share nothing, in the same steps: each
   has a twin with another adapter, salt or image, which does all that it does right after it.
 - ``uncached``: engines without prefix caching, with preemption, loads and few blocks.
+
+Two are of schedulers, which derive groups from layers at start-up:
+
+- ``layers``: first 62 models as they are served, then mixes of layers of many sorts, sizes and
+  numbers; some requests that reuse each other's prefixes, and memory for a few of them.
+- ``spread_layers``: start-up alone: as many layers of two sorts as each of twelve models has, on
+  two, four and one pipeline ranks; then random numbers, sizes and orders, also with a third sort.
 """
 
 from collections.abc import Iterable
@@ -32,6 +39,8 @@ from pathlib import Path
 
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.histories.workload_json import read_workload
+from hitproof.conformance.histories.workloads import SchedulerHistory
 
 _SERIES = Path(__file__).resolve().parent / "series"
 
@@ -50,6 +59,11 @@ def num_of(name: str) -> int:
 def one_of(name: str, number: int) -> History:
     """The history of that number, from 0, of a series. Raises IndexError where there is none."""
     return read(_lines(name)[number], f"history {number} of {name}")
+
+
+def workload_of(name: str, number: int) -> SchedulerHistory:
+    """The same of a series of schedulers."""
+    return read_workload(_lines(name)[number], f"history {number} of {name}")
 
 
 def series(name: str) -> list[History]:

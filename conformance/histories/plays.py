@@ -13,13 +13,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from hitproof.conformance.histories.corpus import corpus, num_of, one_of
+from hitproof.conformance.histories.corpus import corpus, num_of, one_of, workload_of
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
-from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.scenarios import FEATURES, scenario
 from hitproof.conformance.histories.schema import Evict, Expect, History, Hold, Load, Step
-from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
 from hitproof.conformance.histories.workload_json import is_workload, read_workload, write_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scope.profiles import Profile
@@ -160,12 +158,8 @@ class Origin(StrEnum):
     SCENARIOS = "scenarios"
 
 
-_WORKLOADS = {
-    Origin.LAYERS: layer_workload,
-    Origin.SPREAD: spread_workload,
-    Origin.SCENARIOS: scenario,
-}
-"""What makes the scheduler history of a seed, by origin."""
+_OF_SCHEDULERS = frozenset({Origin.LAYERS, Origin.SPREAD, Origin.SCENARIOS})
+"""Origins of scheduler histories."""
 
 _SERIES = {
     Origin.FAMILY: "families",
@@ -178,6 +172,8 @@ _SERIES = {
     Origin.FINE: "fine_families",
     Origin.TWINS: "twins",
     Origin.FINE_TWINS: "fine_twins",
+    Origin.LAYERS: "layers",
+    Origin.SPREAD: "spread_layers",
 }
 """The series (`conformance.histories.corpus`) that an origin is; histories go by their numbers."""
 
@@ -188,8 +184,8 @@ class Play:
 
     Attributes:
         origin: where it comes from.
-        name: its name within that origin: the seed, its number in the series, twice for a family,
-            or the reader's own name for it.
+        name: its name within that origin: the seed, its number in the series, twice for a family
+            and after "1:" for layers, or the reader's own name for it.
         text: the history as JSON, if it is written out.
     """
 
@@ -223,13 +219,16 @@ class Play:
     @property
     def of_scheduler(self) -> bool:
         """Whether a whole scheduler plays it: it has a `workload` instead of a `history`."""
-        return self.origin in _WORKLOADS or is_workload(self.text)
+        return self.origin in _OF_SCHEDULERS or is_workload(self.text)
 
     def workload(self) -> SchedulerHistory:
         """The scheduler history. Raises ValueError when there is none."""
         if self.text:
             return read_workload(self.text, self.name)
-        made = _WORKLOADS[self.origin](self.name)
+        if self.origin is Origin.SCENARIOS:
+            made = scenario(self.name)
+        else:
+            made = workload_of(_SERIES[self.origin], int(self.name.rpartition(":")[2]))
         return turned_workload(made) if is_turned(self.describe()) else made
 
     def history(self, abilities: Abilities) -> History:
@@ -238,7 +237,7 @@ class Play:
         Raises ValueError when there is no such history.
         """
         match self.origin:
-            case origin if origin in _WORKLOADS:
+            case origin if origin in _OF_SCHEDULERS:
                 raise ValueError(f"the {self.describe()} is none of a manager")
             case Origin.WRITTEN:
                 return read(self.text, self.name)
@@ -295,8 +294,8 @@ _REPLAYED = {
     Origin.CONNECTION: _Some(every=4),
     Origin.UNCACHED: _Some(every=4),
     # Models, and then mixes of layers.
-    Origin.LAYERS: _Some(NUM_MODELS + 24, NUM_MODELS + 100, 1_000, every=3),
-    Origin.SPREAD: _Some(6, NUM_SPREAD + 12, NUM_SPREAD + 300),
+    Origin.LAYERS: _Some(86, 162, every=3),
+    Origin.SPREAD: _Some(6, 48),
     # Each feature comes first as often as each other.
     Origin.SCENARIOS: _Some(2 * len(FEATURES), 20 * len(FEATURES), 600 * len(FEATURES)),
     Origin.FINE_SITUATION: _Some(every=10),
@@ -415,6 +414,8 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
                     engine = one_of("modules", number).engine
                     if fine or not is_fine_grained(engine.groups, engine.hash_block_size):
                         yield Play(origin, str(number))
+                case Origin.LAYERS | Origin.SPREAD:
+                    yield Play(origin, f"1:{number}")
                 case _:
                     yield Play(origin, str(number) if origin in _SERIES else f"{seed}:{number}")
         if origin is Origin.SCENARIOS:

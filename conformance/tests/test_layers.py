@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hitproof.conformance.explain.derivation import Derived, Rank
-from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
+from hitproof.conformance.histories.corpus import num_of, workload_of
 from hitproof.conformance.histories.schema import HistoryError
-from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
 from hitproof.conformance.scheduling.deriving import wrong_groups
@@ -74,16 +73,14 @@ def test_layers_that_fit_are_not_refused(reason: str, error: str, divergence: Di
 
 
 def test_layers_are_written_and_read() -> None:
-    for number in range(NUM_MODELS + 3):
-        history = layer_workload(f"1:{number}")
+    for number in range(0, num_of("layers"), 5):
+        history = workload_of("layers", number)
         assert read_workload(write_workload(history)) == history
 
 
 def test_layers_are_spread_over_ranks() -> None:
-    histories = [spread_workload(f"1:{number}") for number in range(NUM_SPREAD + 12)]
-    assert all(read_workload(write_workload(each)) == each for each in histories)
-    of_models = [each.deployment for each in histories[:NUM_SPREAD]]
-    assert len(set(of_models)) == NUM_SPREAD
+    of_models = [workload_of("spread_layers", number).deployment for number in range(36)]
+    assert len(set(of_models)) == 36
     assert {each.ranks for each in of_models} == {1, 2, 4}
 
 
