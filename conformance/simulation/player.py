@@ -223,7 +223,7 @@ class Simulation:
         running.computed = 0
         if not wanted:
             return 0
-        running.safe_until = self._manager.num_taken() + self._manager.num_free()
+        running.safe_until = self._manager.handed_out.taken + self._manager.num_free()
         if not self._allocate(running, wanted, hit):
             running.served.refused += 1
             return 0
@@ -264,11 +264,11 @@ class Simulation:
         served = running.served
         if not running.arrival.lookup_only:
             served.held = self._manager.held(running.request)
-            nothing_lost = self._manager.num_taken() <= running.safe_until
+            nothing_lost = self._manager.handed_out.taken <= running.safe_until
             if nothing_lost and served.finished and not served.preempted:
                 served.unregistered = self._unregistered(running)
             self._timed("free", lambda: self._manager.free(running.request))
-        served.evictions = self._manager.num_evictions()
+        served.evictions = self._manager.handed_out.evictions
         self.served.append(served)
         every = max(1, len(self._arrivals) // _SAMPLES)
         if len(self.served) % every == 0:

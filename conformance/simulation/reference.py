@@ -1,13 +1,13 @@
 """The reference under simulation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hitproof.conformance.emulation.releases import Policies
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.simulation.subject import Lookup
-from hitproof.reference.pool import BlockPool, KVCacheBlock
+from hitproof.conformance.simulation.subject import HandedOut, Lookup
+from hitproof.reference.pool import BlockPool
 from hitproof.reference.request import Request
 
 
@@ -19,18 +19,8 @@ class SimulatedReference:
         self._manager = ReferenceManagers(policies).make(engine)
         self._pool: BlockPool = self._manager.block_pool
         self.horizon, self.junctions = policies.horizon, policies.junctions
-        self._evictions = self._taken = 0
         self._hashes: dict[str, Sequence[bytes]] = {}
-        take = self._pool.get_new_blocks
-
-        def counted(count: int) -> list[KVCacheBlock]:
-            before = self._pool.num_cached_keys
-            taken = take(count)
-            self._taken += len(taken)
-            self._evictions += before - self._pool.num_cached_keys
-            return taken
-
-        self._pool.get_new_blocks = counted  # type: ignore[assignment, method-assign]  # here only
+        self.handed_out = HandedOut.by(self._pool, lambda: self._pool.num_cached_keys)
 
     def arrive(self, name: str, num_prompt_tokens: int, hashes: Sequence[bytes]) -> Request:
         request = Request(name, (), self._engine.hash_block_size)
@@ -69,14 +59,6 @@ class SimulatedReference:
     def new_step_starts(self) -> None:
         self._manager.new_step_starts()
 
-    def num_evictions(self) -> int:
-        """Counted where blocks are handed out."""
-        return self._evictions
-
-    def num_taken(self) -> int:
-        """Counted there, too."""
-        return self._taken
-
     def num_free(self) -> int:
         return self._pool.num_free_blocks
 
@@ -88,7 +70,8 @@ class SimulatedReference:
 
     def held(self, request: Request) -> list[int]:
         """Without null blocks."""
-        return [_real(table) for table in self._manager.get_blocks(request.request_id)]
+        tables = self._manager.get_block_ids(request.request_id)
+        return [sum(map(bool, table)) for table in tables]
 
     def has_block(self, request: Request, group: int, block: int) -> bool:
         units = self._engine.groups[group].block_size // self._engine.hash_block_size
@@ -97,7 +80,3 @@ class SimulatedReference:
         if last >= len(hashes):
             return False
         return self._pool.get_cached_block(hashes[last], (group,)) is not None
-
-
-def _real(table: Iterable[KVCacheBlock]) -> int:
-    return sum(not block.is_null for block in table)

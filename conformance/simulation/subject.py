@@ -4,7 +4,8 @@ Requests have their hashes from a file, and the right number of tokens, all alik
 no manager reads them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -17,16 +18,41 @@ class Lookup(NamedTuple):
     blocks: Any
 
 
+@dataclass
+class HandedOut:
+    """Blocks that a pool handed out: how many, and how many keys lookups lost by that."""
+
+    taken: int = 0
+    evictions: int = 0
+
+    @classmethod
+    def by(cls, pool: Any, num_keys: Callable[[], int]) -> "HandedOut":
+        """Count from now on what a pool hands out by ``get_new_blocks``."""
+        counts, take = cls(), pool.get_new_blocks
+
+        def counted(*arguments: Any, **keywords: Any) -> Any:
+            before = num_keys()
+            taken = take(*arguments, **keywords)
+            counts.taken += len(taken)
+            counts.evictions += before - num_keys()
+            return taken
+
+        pool.get_new_blocks = counted
+        return counts
+
+
 class SimulatedManager(Protocol):
     """A running manager. Requests are its own objects.
 
     Attributes:
         horizon: how far past the cap its lookups may peek.
         junctions: whether sparse retention keeps a prefix that two requests share.
+        handed_out: what its pool handed out so far.
     """
 
     horizon: LookaheadHorizon
     junctions: bool
+    handed_out: HandedOut
 
     def arrive(self, name: str, num_prompt_tokens: int, hashes: Sequence[bytes]) -> Any:
         """A request; ``hashes`` are those of its prompt and of its output to come."""
@@ -48,12 +74,6 @@ class SimulatedManager(Protocol):
 
     def new_step_starts(self) -> None:
         """The engine's next step starts."""
-
-    def num_evictions(self) -> int:
-        """How many keys lookups no longer find since their block was handed out again."""
-
-    def num_taken(self) -> int:
-        """How many blocks were handed out so far."""
 
     def num_free(self) -> int:
         """How many blocks are free."""

@@ -1,39 +1,21 @@
 """The target's own manager under simulation. Imported in the worker process only."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.simulation.subject import Lookup
+from hitproof.conformance.simulation.subject import HandedOut, Lookup
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.adapter.inspection import attribute, call, spelled
 from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.variants import REQUEST_VALUES, SAMPLING_VALUES, varied
 
 
-@dataclass
-class HandedOut:
-    """Blocks that a pool handed out: how many, and how many keys it lost by that."""
-
-    taken: int = 0
-    evictions: int = 0
-
-
 def count_handed_out(pool: Any) -> HandedOut:
     """Count from now on what a ``BlockPool`` hands out."""
-    counts, keys = HandedOut(), attribute(pool, "cached_block_hash_to_block")
-    take = attribute(pool, "get_new_blocks")
-
-    def counted(*arguments: Any, **keywords: Any) -> Any:
-        before = len(keys)
-        taken = take(*arguments, **keywords)
-        counts.taken += len(taken)
-        counts.evictions += before - len(keys)
-        return taken
-
-    pool.get_new_blocks = counted
-    return counts
+    keys = attribute(pool, "cached_block_hash_to_block")
+    attribute(pool, "get_new_blocks")
+    return HandedOut.by(pool, lambda: len(keys))
 
 
 class SimulatedVllm:
@@ -59,7 +41,7 @@ class SimulatedVllm:
         )
         self._copies = getattr(self._manager, "take_kv_cache_block_copies", None)
         self._offered = getattr(self._manager, "take_boundary_state_offloads", None)
-        self._counts = count_handed_out(self._pool)
+        self.handed_out = count_handed_out(self._pool)
 
     def arrive(self, name: str, num_prompt_tokens: int, hashes: Sequence[bytes]) -> Any:
         from vllm.sampling_params import SamplingParams
@@ -123,14 +105,6 @@ class SimulatedVllm:
             self._offered()
         if self._step_starts is not None:
             self._step_starts()
-
-    def num_evictions(self) -> int:
-        """Counted where blocks are handed out."""
-        return self._counts.evictions
-
-    def num_taken(self) -> int:
-        """Counted there, too."""
-        return self._counts.taken
 
     def num_free(self) -> int:
         return int(self._pool.get_num_free_blocks())
