@@ -129,7 +129,7 @@ class _Loop:
     kinds: dict[Place, str] = field(default_factory=dict)
     candidates: list[Family] | None = None
     holds_first: tuple[int, ...] | None = None
-    variants: set[Place] | None = None
+    variants: list[Place] | None = None
     twins: dict[Place, list[Place]] = field(default_factory=dict)
     entries: dict[tuple[bool, ...], tuple[Knowledge, Values]] = field(default_factory=dict)
     first_apart: bool = False
@@ -565,13 +565,13 @@ class Loops:
     def _check_ends(self, loop: _Loop, machine: Machine, old: Values, new: Values) -> None:
         numbers = [place for place, value in new.items() if is_number(value)]
         if loop.variants is None:
-            loop.variants = {place for place in numbers if is_number(old[place])}
+            loop.variants = [place for place in numbers if is_number(old[place])]
 
         def is_less(place: Place) -> bool:
             less = (new[place] >= 0) & (new[place] < old[place])
             return machine.path.knowledge.follows(less)
 
-        loop.variants = {place for place in loop.variants if is_less(place)}
+        loop.variants = [place for place in loop.variants if is_less(place)]
         if not loop.variants:
             raise Unsupported("a while loop that is not seen to end")
 

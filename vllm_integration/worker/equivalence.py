@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import partial
-from itertools import product
+from itertools import product, zip_longest
 from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -510,8 +510,9 @@ class _Registering:
         **named: Any,
     ) -> None:
         """Note which blocks are registered, and give them a hash."""
-        told = num_cached_blocks, num_full_blocks, copy.copy(block_mask), named
-        self.noted.append((request.request_id, [each.block_id for each in blocks], *told))
+        told = f"blocks {num_cached_blocks} to {num_full_blocks} registered, mask {block_mask}"
+        ids = [each.block_id for each in blocks]
+        self.noted.append(f"{told}, {named} of request {request.request_id}, {ids}")
         for place in range(num_cached_blocks, min(num_full_blocks, len(blocks))):
             block, due = blocks[place], block_mask is None or block_mask[place - num_cached_blocks]
             if due and not block.is_null:
@@ -519,7 +520,7 @@ class _Registering:
 
     def partial(self, *given: Any, **_named: Any) -> int | None:
         """Note that the rest of a block may be registered."""
-        self.noted.append(len(given))
+        self.noted.append(f"{len(given)} arguments for the rest of a block")
         return None
 
 
@@ -549,16 +550,15 @@ class Versions:
         if name.partition(".")[2] == FIND and issubclass(manager, of_groups):
             lookups = CoordinatorVersions(self._subject, one, other, manager, of_other)
             return lookups.settle(name, seconds)
-        known = Equivalence(Status.PROVED)
-        names = [manager.__name__] if manager is not base else list(KINDS)
-        for each in names:
+        known = []
+        for each in [manager.__name__] if manager is not base else KINDS:
             concrete = getattr(own, each)
             types = {concrete: getattr(module_of_other, each), manager: of_other}
             versions = _Versions(self._parts, one, other, concrete, types)
-            known = versions.settle(name, seconds)
-            if known.status is not Status.PROVED:
-                break
-        return known
+            known.append(versions.settle(name, seconds))
+            if known[-1].status is Status.REFUTED:
+                return known[-1]
+        return next((each for each in known if each.status is not Status.PROVED), known[0])
 
 
 @dataclass(frozen=True)
@@ -685,14 +685,14 @@ def _run_on(
 def _changes(one: list[Any], other: list[Any]) -> tuple[str, str]:
     """What is different of what two versions leave."""
     for left, right in zip(one, other, strict=False):
-        for each, instead in zip(*map(_parts, (left, right)), strict=False):
+        for each, instead in zip_longest(*map(_parts, (left, right)), fillvalue="nothing"):
             if each != instead:
-                return f"{each!r:.120}", f"{instead!r:.120}"
+                return f"{each:.160}", f"{instead:.160}"
     return "blocks", "other blocks"
 
 
-def _parts(left: Any) -> Sequence[Any]:
-    return left if isinstance(left, tuple) else ()
+def _parts(left: Any) -> list[str]:
+    return [*map(str, left)] if isinstance(left, tuple) else []
 
 
 def _own(value: Any, types: Mapping[type, type], known: dict[int, Any]) -> Any:
@@ -719,7 +719,7 @@ def _left(value: Any) -> Any:
     more = getattr(value, "cached_blocks_this_step", ()), value.num_cached_block
     handed = getattr(value, "_pending_boundary_state_offloads", ())
     pending = [(*rest, block.block_id, n) for *rest, block, n in handed]
-    return tuple(pool.noted), *more, pending
+    return *pool.noted, *more, pending
 
 
 def _told(result: Any) -> str:
