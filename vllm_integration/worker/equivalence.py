@@ -14,7 +14,7 @@ import linecache
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import partial
@@ -516,7 +516,7 @@ class _Registering:
         for place in range(num_cached_blocks, min(num_full_blocks, len(blocks))):
             block, due = blocks[place], block_mask is None or block_mask[place - num_cached_blocks]
             if due and not block.is_null:
-                block._block_hash = place
+                block._block_hash, block._block_hash_num_tokens = place, place + 1
 
     def partial(self, *given: Any, **_named: Any) -> int | None:
         """Note that the rest of a block may be registered."""

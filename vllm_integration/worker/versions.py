@@ -185,11 +185,12 @@ class CoordinatorVersions:
                     coordinator.__class__ = version
                     made = _Noting(coordinator, hashes, lookup.keys)
                     answer = replay(space_of(layout, made, most, of.policy), made, most, state)
-                    found = getattr(answer, "hit_length", type(answer).__name__)
+                    length = getattr(answer, "hit_length", None)
+                    found = type(answer).__name__ if length is None else f"{length} tokens"
                     results.append((found, *made.returned))
                 coordinator.__class__ = self.own
                 if results[0] != results[1]:
-                    first, second = (f"{each[0]} tokens" for each in results)
+                    first, second = (each[0] for each in results)
                     second = "other blocks" if first == second else second
                     return f"{first} instead of {second} with {layout.describe()}, at most {most}"
         return ""
