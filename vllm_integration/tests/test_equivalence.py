@@ -52,9 +52,9 @@ def known(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.release
 @pytest.mark.long(keep=1)
-@pytest.mark.parametrize("part", [slice(None, None, 2), slice(1, None, 2)], ids=["first", "others"])
-def test_refactorings_are_proved_equivalent_and_faults_refuted_with_values(part: slice) -> None:
-    names = [*VERSIONS][part]
+@pytest.mark.parametrize("part", range(5))
+def test_refactorings_are_proved_equivalent_and_faults_refuted_with_values(part: int) -> None:
+    names = [*VERSIONS][part::5]
     for name, found in known(names).items():
         if VERSIONS[name]["equivalent"]:
             assert found["status"] == Status.PROVED, (name, found)
