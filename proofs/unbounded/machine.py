@@ -1023,9 +1023,7 @@ class Machine:
             return
         if of.items != []:
             raise Unsupported("items of any number after others")
-        at = self.arithmetic.position
-        if self.decide(at >= 0) and self.decide(at < over.length):
-            of.cell = over.at(at)
+        of.cell = over.at(self.arithmetic.position)  # beyond the ends it is asked for nowhere
         of.items, of.length = None, over.length
 
     def extend(self, of: Any, by: Any) -> None:
