@@ -45,7 +45,6 @@ _TOGETHER = (
     ((_FULL, True), (_STATE, False)),
     ((_WINDOW, False), (_WINDOW, False)),
     ((_WINDOW, True), (_WINDOW, False)),
-    ((_FULL, False), (_WINDOW, False), (_STATE, False)),
 )
 """The groups of the coordinators that are compared: their kinds, and which drop a block."""
 
