@@ -1,13 +1,13 @@
 """What failed in the last check of a target: tried first in the next, and compared with it."""
 
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.footprints import name_of, place_of
@@ -36,15 +36,8 @@ class Failure:
     headline: str
     places: tuple[tuple[str, str], ...]
 
-    def as_json(self) -> dict[str, Any]:
-        """The failure as JSON; `from_json` reads it."""
-        return {"names": sorted(self.names), "headline": self.headline, "places": self.places}
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "Failure":
-        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
-        places = tuple((str(claim), str(place)) for claim, place in data["places"])
-        return Failure(frozenset(data["names"]), str(data["headline"]), places)
+_FAILURES = TypeAdapter(dict[str, Failure])
 
 
 class LastFailed:
@@ -58,10 +51,9 @@ class LastFailed:
         self._file = directory / f"{sha256(_name(target, python).encode()).hexdigest()}.json"
         self._before: dict[str, Failure] = {}
         self._made: float | None = None
-        with suppress(OSError, KeyError, ValueError, TypeError, AttributeError):
-            kept = json.loads(self._file.read_bytes())
-            self._before = {name: Failure.from_json(data) for name, data in kept.items()}
-            self._made = self._file.stat().st_mtime if kept else None
+        with suppress(OSError, ValueError):
+            self._before = _FAILURES.validate_json(self._file.read_bytes())
+            self._made = self._file.stat().st_mtime if self._before else None
 
     @property
     def places(self) -> frozenset[str]:
@@ -81,8 +73,7 @@ class LastFailed:
             if judged.issuperset(each.places) and selection.names_any(each.names)
         }
         left = {name: each for name, each in gone.items() if name not in fixed}
-        failures = left | {name: _failure(finding, report) for name, finding in now.items()}
-        self._keep({name: each.as_json() for name, each in failures.items()})
+        self._keep(left | {name: _failure(finding, report) for name, finding in now.items()})
         return SinceThen(
             self._made,
             _headlines(now[name].signature for name in now if name in self._before),
@@ -92,11 +83,11 @@ class LastFailed:
             tuple(each.headline for each in left.values()),
         )
 
-    def _keep(self, failures: Mapping[str, Any]) -> None:
+    def _keep(self, failures: dict[str, Failure]) -> None:
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             written = self._file.with_suffix(f".{os.getpid()}")
-            written.write_text(json.dumps(failures), encoding="utf-8")
+            written.write_bytes(_FAILURES.dump_json(failures))
             written.replace(self._file)
             kept = sorted(self._file.parent.iterdir(), key=lambda each: each.stat().st_mtime)
             for each in kept[:-MOST_TARGETS]:

@@ -21,7 +21,7 @@ from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Report:
     """What became of a history.
 
@@ -31,57 +31,35 @@ class _Report:
         findings: in the order of their first time; those with a cause follow from others.
         ended: why the history ended early, "" when it did not.
         unsettled: why the history could not be judged, "" when it could.
+        lookups: every lookup: the step, the request, the expected hit, the hit served.
+        locations: for findings without a cause, the line that decides, as far as it is known.
+        reasons: for such findings, why they occur, if they are new among the histories of a run.
+        expected: what the history itself expects, with what there is.
+        numeric: what computing the history gave, if that was asked for.
         seconds: wall clock, filled in by the caller.
+
+    Of a history of a scheduler, nothing from the lookups to the numbers is known.
     """
 
     target: Target
-    policies: dict[str, str] = field(default_factory=dict, kw_only=True)
-    findings: list[Occurrence] = field(default_factory=list, kw_only=True)
-    ended: str = field(default="", kw_only=True)
-    unsettled: str = field(default="", kw_only=True)
-    seconds: float = field(default=0.0, kw_only=True)
+    policies: dict[str, str] = field(default_factory=dict)
+    findings: list[Occurrence] = field(default_factory=list)
+    ended: str = ""
+    unsettled: str = ""
+    lookups: list[dict[str, Any]] = field(default_factory=list)
+    locations: dict[Signature, Location] = field(default_factory=dict)
+    reasons: dict[Signature, tuple[Reason, ...]] = field(default_factory=dict)
+    expected: list[Comparison] = field(default_factory=list)
+    numeric: NumericOutcome | None = None
+    seconds: float = 0.0
 
     @property
     def verdict(self) -> Verdict:
         """The verdict. There is no ledger: every finding counts."""
         if self.unsettled:
             return Verdict.INCONCLUSIVE
-        return Verdict.DIVERGES if self.findings or self.wrong else Verdict.CONFORMS
-
-    @property
-    def wrong(self) -> bool:
-        """Whether anything but a finding is wrong."""
-        return False
-
-
-@dataclass
-class ReplayReport(_Report):
-    """What became of a history of a manager.
-
-    Attributes:
-        history: the history.
-        steps: how each step that was played deviated; "" when it was done as asked.
-        lookups: every lookup: the step, the request, the expected hit, the hit served.
-        locations: for findings without a cause, the line that decides, as far as it is known.
-        reasons: for such findings, why they occur, if they are new among the histories of a run.
-        trace: the history step by step, if it was asked for.
-        expected: what the history itself expects, with what there is.
-        numeric: what computing the history gave, if that was asked for.
-    """
-
-    history: History
-    steps: list[str] = field(default_factory=list)
-    lookups: list[dict[str, Any]] = field(default_factory=list)
-    locations: dict[Signature, Location] = field(default_factory=dict)
-    reasons: dict[Signature, tuple[Reason, ...]] = field(default_factory=dict)
-    trace: Trace | None = None
-    expected: list[Comparison] = field(default_factory=list)
-    numeric: NumericOutcome | None = None
-
-    @property
-    def wrong(self) -> bool:
-        """Whether an expectation is not met, or numbers are wrong."""
-        return bool(self.unmet or (self.numeric is not None and self.numeric.wrong))
+        wrong = self.unmet or (self.numeric is not None and self.numeric.wrong)
+        return Verdict.DIVERGES if self.findings or wrong else Verdict.CONFORMS
 
     @property
     def unmet(self) -> list[Comparison]:
@@ -89,7 +67,22 @@ class ReplayReport(_Report):
         return [each for each in self.expected if not each.is_met]
 
 
-@dataclass
+@dataclass(kw_only=True)
+class ReplayReport(_Report):
+    """What became of a history of a manager.
+
+    Attributes:
+        history: the history.
+        steps: how each step that was played deviated; "" when it was done as asked.
+        trace: the history step by step, if it was asked for.
+    """
+
+    history: History
+    steps: list[str] = field(default_factory=list)
+    trace: Trace | None = None
+
+
+@dataclass(kw_only=True)
 class SchedulerReport(_Report):
     """What became of a scheduler history.
 
@@ -140,7 +133,7 @@ def _judged(
     known: dict[Signature, Location | None],
 ) -> ReplayReport:
     """The report on one history; ``known`` are the lines of findings of those before it."""
-    report, play = ReplayReport(target, history), Play.written(history, "")
+    report, play = ReplayReport(target=target, history=history), Play.written(history, "")
     if not history.steps:
         report.unsettled = "the history has no steps, so nothing was judged; add steps"
         return report
@@ -171,7 +164,8 @@ def _judged_scheduler(
     session: Session, target: Target, history: SchedulerHistory
 ) -> SchedulerReport:
     """Play ``history`` in a session of the target."""
-    report, play = SchedulerReport(target, history), Play.written_workload(history, "")
+    report = SchedulerReport(target=target, history=history)
+    play = Play.written_workload(history, "")
     if not history.requests:
         report.unsettled = "the history has no requests, so nothing was judged; add requests"
         return report

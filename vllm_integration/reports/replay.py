@@ -80,17 +80,15 @@ def print_replays(
     reports: Sequence[Report], console: Console, verbose: bool, seconds: float | None
 ) -> None:
     """What `hitproof replay` prints of several histories; of one without ``seconds``."""
-    of_managers = [report for report in reports if isinstance(report, ReplayReport)]
-    steps = sum(len(report.steps) for report in of_managers)
-    steps += sum(report.steps for report in reports if isinstance(report, SchedulerReport))
+    steps = (each.steps for each in reports)
     print_text(
         console,
         "replay.txt",
         reports=reports,
         verbose=verbose,
         seconds=seconds,
-        steps=steps,
-        lookups=sum(len(report.lookups) for report in of_managers),
+        steps=sum(each if isinstance(each, int) else len(each) for each in steps),
+        lookups=sum(len(report.lookups) for report in reports),
         worst=worst(reports),
         of_manager=lambda report: isinstance(report, ReplayReport),
         sentence=sentence,
@@ -101,22 +99,20 @@ def print_replays(
 def _found_in(reports: Sequence[Report]) -> str:
     """How many findings and unmet expectations there are, in words."""
     findings = sum(len(report.findings) for report in reports)
-    unmet = sum(len(each.unmet) for each in reports if isinstance(each, ReplayReport))
+    unmet = sum(len(report.unmet) for report in reports)
     counted = [count(findings, "finding")] if findings or not unmet else []
     return " and ".join(counted + ([count(unmet, "unmet expectation")] if unmet else []))
 
 
 def _expected(reports: Sequence[Report]) -> str:
-    of_managers = (each for each in reports if isinstance(each, ReplayReport))
-    expected = [each for report in of_managers for each in report.expected]
+    expected = [each for report in reports for each in report.expected]
     met = sum(each.is_met for each in expected)
     return f", {met} of {count(expected, 'expectation')} met" if expected else ""
 
 
 def _numbers(report: Report, found: Occurrence) -> str | None:
     """What numbers show of a finding that says that content is wrong."""
-    numeric = report.numeric if isinstance(report, ReplayReport) else None
-    shown = None if numeric is None else numeric.of(found)
+    shown = None if report.numeric is None else report.numeric.of(found)
     if shown is None:
         return None
     what, wrong = shown
@@ -133,16 +129,12 @@ def _shown_json(report: ReplayReport, found: Occurrence) -> dict[str, Any] | Non
 
 def _reasons(report: Report, found: Occurrence) -> tuple[Reason, ...]:
     """Why it is a finding; nothing for what follows from another one."""
-    if found.cause is not None or isinstance(report, SchedulerReport):
-        return ()
-    return report.reasons.get(found.signature, ())
+    return () if found.cause is not None else report.reasons.get(found.signature, ())
 
 
 def _location(report: Report, found: Occurrence) -> Location | None:
     """The line that decides; none for what follows from another finding."""
-    if found.cause is not None or isinstance(report, SchedulerReport):
-        return None
-    return report.locations.get(found.signature)
+    return None if found.cause is not None else report.locations.get(found.signature)
 
 
 def _given(report: Report, found: Occurrence) -> list[str]:

@@ -209,7 +209,10 @@ def unrecorded() -> Report:
 def replay_of(subject: Callable[[Any], Any], with_trace: bool = True) -> ReplayReport:
     outcome, trace = traced(TWICE, broken.Broken(subject))
     report = ReplayReport(
-        Target("here", None, None), TWICE, steps=outcome.steps, findings=outcome.findings
+        target=Target("here", None, None),
+        history=TWICE,
+        steps=outcome.steps,
+        findings=outcome.findings,
     )
     report.lookups, report.policies = [*map(asdict, outcome.lookups)], {"horizon": "capped"}
     if with_trace:

@@ -177,7 +177,7 @@ def test_the_command_plays_histories_of_both_kinds(tmp_path: Path) -> None:
 
 
 def test_what_is_found_is_printed() -> None:
-    report = SchedulerReport(resolve("0.33.0"), history(CASES["case"][0]))
+    report = SchedulerReport(target=resolve("0.33.0"), history=history(CASES["case"][0]))
     report.unsettled = "the worker ended"
     out = StringIO()
     print_report(report, Console(file=out, width=200), verbose=True)
