@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from hitproof.proofs.unbounded.knowledge import Knowledge
-from hitproof.proofs.unbounded.lookups import CACHED, GroupHit
+from hitproof.proofs.unbounded.lookups import CACHED, GroupHit, InsideHit
 from hitproof.proofs.unbounded.loops import Family, Place, Shapes, Values
 from hitproof.proofs.unbounded.machine import Machine
 from hitproof.proofs.unbounded.proving import Conclusion
@@ -30,6 +30,7 @@ from hitproof.proofs.unbounded.values import (
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.hits import has_required_run, in_required_run, within_reach
+from hitproof.spec.releases.fine import FINE_KINDS
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.terms import Formula, Term
 
@@ -60,6 +61,9 @@ class AnyCoordinator:
     A length that is a whole number of alignments is a product of an unknown with the alignment,
     and of each group one with its own block size; that these are equal is known of each unknown.
 
+    With ``inside`` hits may end inside blocks: on hash units, as if blocks were these. The blocks
+    of the groups ``of_hashes``, which are all but the first, have one hash each.
+
     Attributes:
         here: the arithmetic.
         groups: what each group's lookup returns, in the order of the engine.
@@ -77,29 +81,33 @@ class AnyCoordinator:
         kinds: Sequence[tuple[GroupKind, bool]],
         policy: LookaheadHorizon,
         spared: Spared,
+        inside: bool = False,
+        of_hashes: frozenset[int] = frozenset(),
     ) -> None:
         self.here, self._spared = here, spared
+        self._inside, self._of_hashes = inside, of_hashes
         self._told: set[str] = set()
         alone = len(kinds) == 1
         # Where a block of the first group need not be one, it is a product: one unknown less.
-        whole = alone or kinds[0][0] is GroupKind.CHUNKED_LOCAL
+        whole = alone or inside or kinds[0][0] is GroupKind.CHUNKED_LOCAL
         self._aligned: list[Number] = []
         self.alignment: Term = (
-            here.atom("alignment", 1)
+            here.atom("hash_block_size" if inside else "alignment", 1)
             if whole
-            else here.atom("segments_0", 1) * here.atom("block_size_0", 1)
+            else (1 if of_hashes else here.atom("segments_0", 1)) * here.atom("block_size_0", 1)
         )
-        self.hash_block_size: Term = self.alignment if alone else here.atom("hash_block_size", 1)
+        self.hash_block_size: Term = (
+            self.alignment if alone or inside else here.atom("hash_block_size", 1)
+        )
         self.cap: Term = here.atom("cap", 0)
         num_hashes, num_tokens = here.atom("num_hashes", 0), self.cap + 1
         self.hashes = Items(num_hashes, Key, list)
         self._hashed: Term = num_hashes * self.hash_block_size
         self.horizon = horizon(LookaheadHorizon.CAPPED if alone else policy, num_tokens)
-        self.sizes: dict[str, Term] = {
-            "num_tokens": num_tokens,
-            "alignment": self.alignment,
-            "hash_block_size": self.hash_block_size,
-        }
+        self.sizes: dict[str, Term] = {"num_tokens": num_tokens}
+        if not inside:
+            self.sizes["alignment"] = self.alignment
+        self.sizes["hash_block_size"] = self.hash_block_size
         rest = num_tokens - self._hashed
         self.premises: list[Formula] = [rest >= 0, rest < self.hash_block_size]
         _check_hashes_are_enough()
@@ -120,7 +128,10 @@ class AnyCoordinator:
         # A coordinator of one group, and the lookup of chunks, assert that the sizes are equal.
         only = self.hash_block_size is self.alignment or kind is GroupKind.CHUNKED_LOCAL
         size: Term = self.alignment if only else here.atom(f"block_size_{number}", 1)
-        aligned: Term = size if only else here.atom(f"segments_{number}", 1) * size
+        if number in self._of_hashes:
+            size = self.hash_block_size
+        is_alignment = only or bool(self._of_hashes and number not in self._of_hashes)
+        aligned: Term = size if is_alignment else here.atom(f"segments_{number}", 1) * size
         hashes = 1 if size is self.hash_block_size else here.atom(f"hashes_in_block_{number}", 1)
         last = self.cap + 1
         self.premises += [
@@ -133,10 +144,14 @@ class AnyCoordinator:
             sizes["window"] = here.atom(f"window_{number}", 2)
         if kind is GroupKind.CHUNKED_LOCAL:
             sizes["chunk"] = here.atom(f"chunk_blocks_{number}", 1) * size
-        self.sizes |= {f"{name}_{number}": each for name, each in sizes.items()}
-        of_symbols: Any = sizes
+        of_symbols: Any = dict(sizes)
         group = Group(kind, eagle=eagle, **of_symbols)
         hit = GroupHit(here, group, aligned, self._other * aligned, number)
+        if self._inside and kind in FINE_KINDS:
+            units = here.atom(f"units_{number}", 2 if kind is GroupKind.MAMBA else 1)
+            hit = InsideHit(here, group, aligned, hit.other, number, units=units)
+            sizes["block_size"] = units * size
+        self.sizes |= {f"{name}_{number}": each for name, each in sizes.items()}
         return replace(hit, spared=self._spared(hit))
 
     def _is_alignment(self, aligned: Term) -> Formula:
@@ -183,11 +198,17 @@ class AnyCoordinator:
                 "each group's lookup has hashes of what it may serve",
                 (most >= 0) & (most // size <= self._hashed // size),
             )
+            if self._inside and hit.group.kind is GroupKind.FULL_ATTENTION:
+                reach = self.horizon if hit.group.eagle else self.cap
+                machine.path.require(
+                    "full attention is asked for entries as far as there may be some",
+                    most // size == reach // size,
+                )
             of_call = machine.tick()
             count = self.here.atom(f"hit_{number}@{of_call}", 0)
             place = self.here.atom(f"block_{number}@{of_call}", -1)
             length: Term = count * hit.alignment
-            table = Listing(None, length // size, Block(place, number), born=of_call)
+            table = Listing(None, hit.blocks(length), Block(place, number), born=of_call)
             for _, conclusion in hit.conclusions(table, length, most):
                 machine.path.suppose(conclusion())
             tables, in_tokens = (table,), self.alignments(count)
@@ -224,10 +245,14 @@ class AnyCoordinator:
             length = (*cell[:-1], "length")
             if isinstance(block, Block) and length in values:
                 hit = self.groups[block.group]
-                yield [partial(_told, (length, cell), partial(self._is_right, hit))]
+                if not self._inside:
+                    yield [partial(_told, (length, cell), partial(self._is_right, hit))]
                 for place in numbers:
-                    sizes = (_is_long, _is_long_enough)
+                    sizes = (self._is_long, self._is_long_enough)
                     yield [partial(_told, (length, place), partial(each, hit)) for each in sizes]
+                    if self._inside:
+                        right = partial(self._is_right_for, hit)
+                        yield [partial(_told, (length, cell, place), right)]
 
     def _is_given(self, number: Term) -> bool:
         """Whether a number is one that the lookup is called with."""
@@ -264,6 +289,15 @@ class AnyCoordinator:
     def _is_right(self, hit: GroupHit, length: Term, cell: Any) -> Formula:
         table = Listing(None, length, cell)
         return hit.has_blocks(table, length * hit.group.block_size)
+
+    def _is_right_for(self, hit: GroupHit, length: Term, cell: Any, tokens: Term) -> Formula:
+        return hit.has_blocks(Listing(None, length, cell), self._told_in(hit, tokens))
+
+    def _is_long(self, hit: GroupHit, length: Term, tokens: Term) -> Formula:
+        return hit.is_long(length, self._told_in(hit, tokens) if self._inside else tokens)
+
+    def _is_long_enough(self, hit: GroupHit, length: Term, tokens: Term) -> Formula:
+        return hit.is_long_enough(length, self._told_in(hit, tokens) if self._inside else tokens)
 
     def conclusions(self, result: Any) -> Iterator[Conclusion]:
         """The hit is valid for each group, none is longer, and the tables have its blocks."""
@@ -305,14 +339,6 @@ def _told(places: tuple[Place, ...], holds: Callable[..., Formula], values: Valu
     if any(each is None or isinstance(each, Unknown) for each in told):
         return False
     return holds(*told)
-
-
-def _is_long(hit: GroupHit, length: Term, tokens: Term) -> Formula:
-    return length * hit.group.block_size == tokens
-
-
-def _is_long_enough(hit: GroupHit, length: Term, tokens: Term) -> Formula:
-    return length * hit.group.block_size >= tokens
 
 
 def _plain(hit: GroupHit) -> GroupHit:

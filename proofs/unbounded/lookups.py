@@ -98,9 +98,23 @@ class GroupHit:
 
     def tables(self, table: Listing, length: Term) -> Iterator[Conclusion]:
         """The table has the blocks of the hit."""
-        size = self.group.block_size
-        yield "the block table has the length of the hit", lambda: table.size() * size == length
+        size = table.size()
+        yield "the block table has the length of the hit", lambda: self.is_long(size, length)
         yield "the block table has the blocks of the hit", lambda: self.has_blocks(table, length)
+
+    def blocks(self, length: Term) -> Term:
+        """How many blocks a hit has."""
+        return length // self.group.block_size
+
+    def is_long(self, size: Term, length: Term) -> Formula:
+        """Whether so many blocks are those of a hit."""
+        same: Formula = size * self.group.block_size == length
+        return same
+
+    def is_long_enough(self, size: Term, length: Term) -> Formula:
+        """Whether so many blocks are those of a hit, or more."""
+        enough: Formula = size * self.group.block_size >= length
+        return enough
 
     def has_blocks(self, table: Listing, length: Term) -> Formula:
         """Whether the table has the block at the position, or null where none is read."""
@@ -123,6 +137,74 @@ class GroupHit:
         for place, item in enumerate(table.items):
             holds = holds & self.here.implies(at == place, is_right(item))
         return holds
+
+
+@dataclass(frozen=True)
+class InsideHit(GroupHit):
+    """The same of hits that may end inside blocks, for a group whose blocks are hash units.
+
+    What is cached are the hash units that are held (`spec.releases.fine`). The place of a block is
+    that of the entry which it was found by.
+
+    Attributes:
+        units: hash units in a real block.
+    """
+
+    units: Term = 1
+
+    @property
+    def _size(self) -> Term:
+        return self.units * self.group.block_size
+
+    def blocks(self, length: Term) -> Term:
+        """How many real blocks a hit has, the last of them perhaps in part."""
+        return self.here.ceil_div(length, self._size)
+
+    def is_long(self, size: Term, length: Term) -> Formula:
+        """Whether so many real blocks are those of a hit."""
+        same: Formula = size == self.blocks(length)
+        return same
+
+    def is_long_enough(self, size: Term, length: Term) -> Formula:
+        """Whether so many real blocks are those of a hit, or more."""
+        enough: Formula = size >= self.blocks(length)
+        return enough
+
+    def has_blocks(self, table: Listing, length: Term) -> Formula:
+        """Whether the table has, at the position, the block of an entry that backs the hit."""
+        states = self.group.kind is GroupKind.MAMBA
+        hit = length // self.group.block_size
+        return _are_entered(self.here, table, hit, self.units, states, self.number)
+
+
+def _are_entered(
+    here: Arithmetic, table: Listing, hit: Term, units: Term, states: bool, number: int = 0
+) -> Formula:
+    """Whether a table has, at the position, the block of an entry that backs a hit.
+
+    That is, for a hit of so many hash units, the entry at the end of the block, and in the last
+    block one at or past the end of the hit; of states, only the one at the end of the hit.
+    """
+
+    def is_right(item: Any, place: Term) -> Formula:
+        if not isinstance(item, Block):
+            return False
+        end = (place + 1) * units - 1
+        own = item.group == number
+        if states:
+            is_last = hit <= end + 1
+            is_state = (item.place == hit - 1) if own else False
+            return (is_last & is_state) | (here.not_(is_last) & (item.place == NULL.place))
+        whole, backs = item.place == end, (hit - 1 <= item.place) & (item.place <= end)
+        return (whole | backs) if own else False
+
+    if table.items is None:
+        at = here.position
+        return here.implies((0 <= at) & (at < table.length), is_right(table.cell, at))
+    holds: Formula = True
+    for place, item in enumerate(table.items):
+        holds = holds & is_right(item, place)
+    return holds
 
 
 @dataclass
@@ -389,29 +471,10 @@ class AnyInsideLookup:
             "the block table ends with the hit",
             lambda: (hit <= size * self.units) & (size * self.units < hit + self.units),
         )
-        yield "the block table has the blocks of the hit", lambda: self._has_blocks(table, hit)
-
-    def _has_blocks(self, table: Listing, hit: Term) -> Formula:
-        """Whether the table has, at the position, the block of an entry that backs the hit."""
-        here, at = self.here, self.here.position
-
-        def is_right(item: Any, place: Term) -> Formula:
-            if not isinstance(item, Block):
-                return False
-            if self._states:
-                is_last = hit <= (place + 1) * self.units
-                is_null = item.place == NULL.place
-                return (is_last & (item.place == hit - 1)) | (here.not_(is_last) & is_null)
-            whole = item.place == self._end(place)
-            return whole | ((hit - 1 <= item.place) & (item.place <= self._end(place)))
-
-        if table.items is None:
-            inside = (0 <= at) & (at < table.length)
-            return here.implies(inside, is_right(table.cell, at))
-        holds: Formula = True
-        for place, item in enumerate(table.items):
-            holds = holds & is_right(item, place)
-        return holds
+        yield (
+            "the block table has the blocks of the hit",
+            lambda: _are_entered(here, table, hit, self.units, self._states),
+        )
 
 
 class AnyHashes:

@@ -62,8 +62,11 @@ class Producer:
         """The class of the coordinator of several groups."""
         return attribute(self._module, "HybridKVCacheCoordinator")
 
-    def coordinator(self, layout: Layout) -> Any:
-        """The real coordinator of the layout, with a pool for lookups, which take no blocks."""
+    def coordinator(self, layout: Layout, inside: bool = False) -> Any:
+        """The real coordinator of the layout, with a pool for lookups, which take no blocks.
+
+        With ``inside`` hits may end inside blocks.
+        """
         num_tokens, groups = layout.num_tokens, layout.groups
         several = layout.prefill_lookahead > 1
         if several and not self.looks_ahead:
@@ -83,7 +86,7 @@ class Producer:
                     "pcp_world_size": 1,
                     "scheduler_block_size": layout.alignment,
                     "hash_block_size": layout.hash_block_size,
-                    "allow_partial_hash_hits": False,
+                    "allow_partial_hash_hits": inside,
                     **({PREFILL_LOOKAHEAD: layout.prefill_lookahead} if several else {}),
                 },
                 "get_kv_cache_coordinator",

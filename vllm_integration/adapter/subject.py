@@ -111,6 +111,18 @@ class VllmSubject:
         self._parts.vary(configuration)
         return self._fine_lookup(configuration)
 
+    def inside_lookup(self, layout: Layout) -> VllmCommonLookup:
+        """The real ``find_longest_cache_hit`` of a coordinator, for hits on any hash block.
+
+        Its keys are those of hash blocks, for each of its groups.
+        """
+        if self.hit_granularity is HitGranularity.ALIGNED:
+            self._parts.lacks("fine-grained hits")
+        self._parts.vary(layout)
+        hashes, _ = self._hashes_and_keys(layout)
+        coordinator = self._producer.coordinator(layout, inside=True)
+        return VllmCommonLookup(coordinator, hashes, [hashes] * len(layout.looked_up))
+
     def connector_lookup(self, layout: Layout) -> VllmConnectorLookup:
         """The real ``get_computed_blocks_for_connector`` of a whole manager."""
         if not hasattr(attribute(self._parts.whole, "KVCacheManager"), FOR_CONNECTORS):

@@ -23,6 +23,7 @@ SECONDS = 20.0
 """CPU time for one proof, for each group; there may be two of them for a statement."""
 
 _EAGLE, _HASHES, _INSIDE = "eagle", "hashes", "inside"
+_IN_WORDS = {_EAGLE: " with EAGLE", _INSIDE: " for hits inside blocks"}
 _LOOKUPS = (
     "hit_has_every_block_attention_reads",
     "eagle_needs_tail_plus_one",
@@ -67,6 +68,9 @@ _STATEMENTS = (
     "serving full_attention sliding_window",
     "serving full_attention mamba",
     *(f"{mask} sliding_window{drops}" for mask in _TIER_MASKS for drops in (f" {_EAGLE}", "")),
+    f"coordinator full_attention sliding_window mamba {_INSIDE}",
+    f"coordinator full_attention eagle mamba {_INSIDE}",
+    f"coordinator full_attention mamba {_INSIDE}",
     f"lookup full_attention eagle {_INSIDE}",
     f"lookup full_attention {_INSIDE}",
     "lookup full_attention eagle",
@@ -157,7 +161,9 @@ class Unbounded:
             return "hashes that lookups see"
         what, *rest = self.name.split()
         if what in _COMMON_LOOKUPS:
-            return f"{_COMMON_LOOKUPS[what]} {' and '.join(map(_in_words, kinds_of(self.name)))}"
+            kinds = " and ".join(map(_in_words, kinds_of(self.name)))
+            inside = _IN_WORDS[_INSIDE] if _INSIDE in rest else ""
+            return f"{_COMMON_LOOKUPS[what]} {kinds}{inside}"
         if what == "replay":
             return f"boundaries of replays{' with EAGLE' if rest else ''}"
         by = {
@@ -168,8 +174,7 @@ class Unbounded:
         }
         of = by.get(what, f"{what} of")
         kind, *rest = rest
-        in_words = {_EAGLE: " with EAGLE", _INSIDE: " for hits inside blocks"}
-        told = [in_words.get(each, f", {each} retention") for each in rest]
+        told = [_IN_WORDS.get(each, f", {each} retention") for each in rest]
         return f"{of} {kind.replace('_', ' ')}{''.join(told)}"
 
     def as_json(self) -> dict[str, Any]:
@@ -187,7 +192,8 @@ class Unbounded:
 
 def kinds_of(name: str) -> list[str]:
     """The kinds that a name of a statement speaks of, each with whether it has draft layers."""
-    return name.partition(" ")[2].replace(f" {_EAGLE}", f"+{_EAGLE}").split()
+    named = name.removesuffix(f" {_INSIDE}").partition(" ")[2]
+    return named.replace(f" {_EAGLE}", f"+{_EAGLE}").split()
 
 
 def _in_words(kind: str) -> str:
@@ -233,8 +239,10 @@ def _needed(name: str) -> Iterator[str]:
         yield from (each for each in _STATEMENTS if each.startswith(f"mask {kinds_of(name)[0]} "))
     if name.startswith(tuple(_COMMON_LOOKUPS)):
         for kind in kinds_of(name):
-            yield f"lookup {kind.removesuffix(f'+{_EAGLE}')}"
-            yield f"lookup {kind.replace('+', ' ')}"
+            for lookup in (kind.removesuffix(f"+{_EAGLE}"), kind.replace("+", " ")):
+                inside = f"lookup {lookup} {_INSIDE}"
+                ends_inside = name.endswith(_INSIDE) and inside in _STATEMENTS
+                yield inside if ends_inside else f"lookup {lookup}"
 
 
 def _is_meant(judged: Configuration | Layout) -> bool:

@@ -31,7 +31,6 @@ from hitproof.vllm_integration.gate.unbounded import (
 )
 from hitproof.vllm_integration.tests.conftest import Copy, Judge, edits, release
 from hitproof.vllm_integration.tests.forkserver import PYTHON
-from hitproof.vllm_integration.worker.coordinators import INSIDE_BLOCKS
 
 WINDOW = "lookup sliding_window"
 TIERS = ("storing", "asking")
@@ -76,10 +75,6 @@ ABSENT = {
 }
 
 
-INSIDE = {"0.30.0": ("serving full_attention mamba",)}
-"""Coordinators whose hits end inside blocks of some sizes, whatever they are asked."""
-
-
 @pytest.mark.release
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["0.33.0", "0.30.0", "0.23.0"])
@@ -88,9 +83,6 @@ def test_functions_are_proved_for_all_lengths(version: str) -> None:
     tiers = [name for name in found if version == "0.23.0" and name.split()[0] in TIERS]
     for name in (*ABSENT.get(version, ()), *tiers):
         assert found.pop(name)["status"] == Status.NOT_APPLICABLE
-    for name in INSIDE.get(version, ()):
-        told = found.pop(name)
-        assert (told["status"], told["detail"]) == (Status.INCONCLUSIVE, INSIDE_BLOCKS)
     assert {
         name: (each["status"], each["detail"]) for name, each in found.items()
     } == dict.fromkeys(found, (Status.PROVED, ""))

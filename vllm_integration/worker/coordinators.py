@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from hitproof.conformance.checks.lookup import judge_answer
 from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.explorer import replay
+from hitproof.conformance.exploration.symbolic import Space
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
@@ -28,9 +29,10 @@ from hitproof.proofs.unbounded.proving import Statement
 from hitproof.proofs.unbounded.source import Unsupported
 from hitproof.proofs.unbounded.terms import Arithmetic
 from hitproof.proofs.unbounded.values import Contract, Listing, Marks, Record, Unknown, is_same
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.groups import Group, GroupKind, geometry
 from hitproof.spec.hits import required_run
-from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.fine import FINE_KINDS, longest_fine_hit
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.releases.policies import EagleGroups
 from hitproof.spec.terms import Formula, not_
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, spelled
@@ -49,8 +51,7 @@ _FIND = "find_longest_cache_hit"
 _INSIDE = "enable_partial_hash_hits"
 
 INSIDE_BLOCKS = (
-    "hits end inside blocks where a Mamba block has several hashes; lookups of such hits are not "
-    "executed on symbols"
+    "whether hits may end inside blocks depends on sizes here, and is not the same for all of these"
 )
 """Why nothing is said of a coordinator."""
 _FAR = 64
@@ -71,9 +72,12 @@ class Coordinated(Settling):
         parts: the target's modules.
         real: real coordinators, each of other sizes.
         samples: their layouts.
+        of_hashes: the groups whose blocks have one hash each in all of them.
     """
 
     method: ClassVar[str] = _FIND
+    inside: ClassVar[bool] = False
+    """Whether it is about hits that may end inside blocks."""
 
     def __init__(self, subject: VllmSubject, kinds: Sequence[tuple[GroupKind, bool]]) -> None:
         self._subject, self.kinds = subject, kinds
@@ -89,11 +93,24 @@ class Coordinated(Settling):
         known = [each for kind, eagle in kinds for each in _known_of(kind, eagle)]
         self.assumptions = ((),) if self._alone else (tuple(dict.fromkeys(known)),)
         self.parts = subject.parts
-        self.samples = [*map(self._sampled, range(len(_UNITS))), *self._coincidences()]
-        self.real: tuple[Any, ...] = tuple(self._lookup(each).inputs[0] for each in self.samples)
-        if any(getattr(each, _INSIDE, False) for each in self.real):
+        self.of_hashes: frozenset[int] = frozenset()
+        self._sample()
+        if self._ends_elsewhere() and {kind for kind, _ in kinds} <= {*FINE_KINDS}:
+            # Hits end on block edges if and only if states have one hash each.
+            states = [n for n, (kind, _) in enumerate(kinds) if kind is GroupKind.MAMBA]
+            self.of_hashes = frozenset(states if states == [1] and len(kinds) == 2 else ())
+            self._sample()
+        if self._ends_elsewhere():
             raise CannotJudge(INSIDE_BLOCKS)
         self._function = attribute(self.real[0], self.method)
+
+    def _sample(self) -> None:
+        self.samples = [*map(self._sampled, range(len(_UNITS))), *self._coincidences()]
+        self.real: tuple[Any, ...] = tuple(self._lookup(each).inputs[0] for each in self.samples)
+
+    def _ends_elsewhere(self) -> bool:
+        """Whether hits of some of them end inside blocks, or of some do not if they should."""
+        return any(getattr(each, _INSIDE, False) is not self.inside for each in self.real)
 
     def _reaches(self) -> LookaheadHorizon:
         return self._subject.lookahead_horizon
@@ -113,7 +130,8 @@ class Coordinated(Settling):
                 holds = holds & not_(each.at(hit.shape, hit=boundary))
             return holds
 
-        any_ = AnyCoordinator(here, self.kinds, self.policy, spared)
+        restricted = self.inside, self.of_hashes
+        any_ = AnyCoordinator(here, self.kinds, self.policy, spared, *restricted)
         lifted = Lifted(self, any_)
         own = lifted.record
         made = Record(own.python_type)  # the same on all paths, which go on as one
@@ -169,7 +187,7 @@ class Coordinated(Settling):
         unit = _UNITS[number % len(_UNITS)]
         groups = []
         for place, (kind, _) in enumerate(self.kinds):
-            each = 1 if self._alone else times[place]
+            each = 1 if self._alone or place in self.of_hashes else times[place]
             if kind is GroupKind.CHUNKED_LOCAL and not self._alone:
                 each = math.prod(times)
             groups.append(self._group(place, each * unit, 1000 * number + 97 + place, 7 + number))
@@ -223,7 +241,9 @@ class Coordinated(Settling):
 
         unit = near("hash_block_size", 3)
         times = [
-            1 if self._alone else max(1, near(f"block_size_{place}", 4 * unit) // unit)
+            1
+            if self._alone or place in self.of_hashes
+            else max(1, near(f"block_size_{place}", 4 * unit) // unit)
             for place in range(len(self.kinds))
         ]
         for place, (kind, _) in enumerate(self.kinds):
@@ -274,6 +294,91 @@ def some_blocks(chance: random.Random, layout: Layout, most: int) -> frozenset[t
         more = {block for block in every if chance.random() < density}
         state |= {(number, block) for block in (run | more).intersection(every)}
     return frozenset(state)
+
+
+class CoordinatedInside(Coordinated):
+    """The same of hits that may end inside blocks, where Mamba blocks have several hashes."""
+
+    inside = True
+
+    def _lookup(self, layout: Layout) -> Any:
+        return self._subject.inside_lookup(layout)
+
+    def _sampled(self, number: int) -> Layout:
+        """A layout where only blocks that hits may end in have several hashes."""
+        times = [
+            each + 10 * number if kind in FINE_KINDS else 1
+            for each, (kind, _) in zip(_TIMES, self.kinds, strict=False)
+        ]
+        return self._of_sizes(number, times)
+
+    def _coincidences(self) -> list[Layout]:
+        """Layouts where all blocks but those of states are hash blocks, or others are like them."""
+        states = [3 if kind is GroupKind.MAMBA else 1 for kind, _ in self.kinds]
+        fine = [3 if kind in FINE_KINDS else 1 for kind, _ in self.kinds]
+        return [self._of_sizes(len(_UNITS) + n, each) for n, each in enumerate((states, fine))]
+
+    def natively(self, trial: Trial) -> Iterator[Shown]:
+        """What is wrong where real coordinators run, on sizes like these and on others."""
+        chance, sizes = trial.chance, trial.sizes
+        for _ in range(trial.tries // 4):
+            unit = chance.randint(1, 3)
+            times = [
+                chance.randint(1 + (kind is GroupKind.MAMBA), 4) if kind in FINE_KINDS else 1
+                for kind, _ in self.kinds
+            ]
+            for place in range(len(times)):
+                near = sizes.get(f"block_size_{place}", 0) // sizes.get("hash_block_size", 1)
+                if 1 < times[place] <= near < _FAR and chance.random() < 0.3:
+                    times[place] = near
+            windows = [chance.randint(2, 4 * unit + 1) for _ in times]
+            groups = [self._group(n, each * unit, windows[n], 2) for n, each in enumerate(times)]
+            count = chance.randint(1, 4 * max(times))
+            layout = self._layout(groups, unit, count * unit + chance.randint(1, unit))
+            lookup, most = self._lookup(layout), layout.num_tokens - 1
+            keys = {
+                (number, key): (number, place)
+                for number, of_group in enumerate(lookup.keys)
+                for place, key in enumerate(of_group)
+            }
+            density = chance.choice([0.3, 0.7, 0.9, 1.0])
+            entered = {each for each in keys.values() if chance.random() < density}
+            answer = replay(Space(keys, unit, ()), lookup, most, frozenset(entered))
+            wrong = self._wrong(layout, most, entered, answer)
+            if wrong:
+                told = f"a lookup of {most} tokens, with entries {sorted(entered)}"
+                yield Shown(f"{layout.describe()}: {told}, {wrong}")
+
+    def _wrong(self, layout: Layout, most: int, entered: set[tuple[int, int]], answer: Any) -> str:
+        """What is wrong with an answer, if anything."""
+        if isinstance(answer, Exception):
+            return f"raises {answer!r}"
+        unit, hit = layout.hash_block_size, answer.hit_length
+        reach = horizon(self.policy, layout.num_tokens)
+        expected = longest_fine_hit(
+            layout.shared, unit, most, reach, lambda group, entry: (group, entry) in entered
+        )
+        if hit != expected:
+            return f"hits {hit} tokens ({expected} expected)"
+        for number, (table, group) in enumerate(zip(answer.tables, layout.shared, strict=True)):
+            right = len(table) == -(-hit // group.block_size) and all(
+                self._is_right(group, found, place, hit // unit, group.block_size // unit)
+                for place, found in enumerate(table)
+            )
+            if not right:
+                return f"has other blocks than those of its hit of {hit} tokens in group {number}"
+        return ""
+
+    @staticmethod
+    def _is_right(group: Group, found: Any, place: int, hit: int, units: int) -> bool:
+        """Whether a block in a table, for a hit of so many hash units, is the right one."""
+        end = (place + 1) * units
+        if group.kind is GroupKind.FULL_ATTENTION:
+            return bool(min(end, hit) - 1 <= found.index < end)
+        if group.kind is GroupKind.MAMBA:
+            return bool(found.index == hit - 1 if hit <= end else found.is_null_block)
+        read = place in required_run(geometry(group, group.block_size), hit)
+        return not read or bool(found.index == place)
 
 
 class Served(Coordinated):

@@ -37,7 +37,7 @@ from hitproof.vllm_integration.adapter.inspection import arguments, attribute, s
 from hitproof.vllm_integration.adapter.parts import Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.admitting import Admitting, Replaying
-from hitproof.vllm_integration.worker.coordinators import Coordinated, Served
+from hitproof.vllm_integration.worker.coordinators import Coordinated, CoordinatedInside, Served
 from hitproof.vllm_integration.worker.freeing import Freeing
 from hitproof.vllm_integration.worker.registering import Registering
 from hitproof.vllm_integration.worker.settling import (
@@ -81,7 +81,8 @@ def _named(subject: VllmSubject, name: str) -> Settling:
     if what in TIER_MASKS:
         return TierMask(subject, TIER_MASKS[what], *kinds_in(name)[0])
     if what == "coordinator":
-        return Coordinated(subject, kinds_in(name))
+        made = CoordinatedInside if INSIDE in more else Coordinated
+        return made(subject, kinds_in(name.removesuffix(f" {INSIDE}")))
     if what == "serving":
         return Served(subject, kinds_in(name))
     if what == "replay":
