@@ -72,9 +72,16 @@ class ChunkPool:
     _used: dict[str, dict[ChunkKey, bool]] = field(default_factory=dict)
     """The chunks that each request has used, in order, and whether it surely has."""
     _began: dict[str, int] = field(default_factory=dict)
+    _restarted: set[str] = field(default_factory=set)
+    """Requests that have begun again: what they use from then on may lie before what they used."""
     _finalizes: bool = False
     """Whether it hears of ends; before 0.31 it does not, and orders otherwise."""
     _now: int = 0
+
+    def restart(self, request: str) -> None:
+        """The request begins again, as after a preemption."""
+        if request in self._used:
+            self._restarted.add(request)
 
     def judge(self, calls: Iterable[PoolCall]) -> Iterator[Violation]:
         """What is wrong with the pool's answers to these calls."""
@@ -238,7 +245,7 @@ class ChunkPool:
     def _use(self, request: str, key: ChunkKey, *, certain: bool) -> None:
         self._began.setdefault(request, self._now)
         used = self._used.setdefault(request, {})
-        used[key] = used.get(key, False) or certain
+        used[key] = used.get(key, False) or (certain and request not in self._restarted)
         chunk = self._chunks.get(key)
         if chunk is not None:
             chunk.until = self._now
@@ -247,6 +254,7 @@ class ChunkPool:
         """All that a request has used was used at its end, at the latest."""
         self._finalizes = True
         self._began.pop(request, None)
+        self._restarted.discard(request)
         for depth, (key, certain) in enumerate(self._used.pop(request, {}).items()):
             chunk = self._chunks.get(key)
             if chunk is not None:

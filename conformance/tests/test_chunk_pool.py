@@ -83,6 +83,14 @@ def test_each_part_of_the_contract_is_judged(calls: list[PoolCall], wrong: str) 
     assert shown(calls) == [wrong]
 
 
+def test_what_a_request_uses_after_it_begins_again_may_lie_before_what_it_used() -> None:
+    pool = ChunkPool(3)
+    assert not [*pool.judge(stored(B, at=(0,)))]
+    pool.restart("r")
+    assert not [*pool.judge([*stored(A, C, at=(1, 2)), END])]
+    assert not [*pool.judge([replace(EVICTING, evicted=(B,), places=(0,))])]
+
+
 def test_what_is_offered_too_rarely_is_not_stored() -> None:
     once = PoolCall("prepare_store", (A,), "r")
     again = replace(once, taken=(A,), places=(0,))
