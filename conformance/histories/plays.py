@@ -332,8 +332,12 @@ _MEANWHILE = (
     "preempting, gives up, planned ahead",
     "short steps, windows",
     "short steps, hits inside blocks, asked twice",
+    "sampled too, drafts",
+    "sampled too, windows, planned ahead",
+    "writes fail",
+    "writes fail, windows",
 )
-"""These kinds."""
+"""These kinds, and what stores write of outputs, or fail to write."""
 _LAST_TOKENS = _Some(2, 12, 200)
 """How many scenarios have a request of which one token is left to compute, near the length."""
 _BESIDE_LAST_TOKENS = "hits inside blocks", "windows", "states", "planned ahead"

@@ -613,6 +613,23 @@ def _umbp(made: Scenario) -> None:
     made.deployed["connector"] = replace(made.deployed["connector"], umbp=True, outputs=outputs)
 
 
+def _also_sampled(made: Scenario) -> None:
+    """A store for all that is computed, also behind the prompt."""
+    made.scarce = made.chance(0.5)
+    _offloads(made, "store")
+    made.deployed["connector"] = replace(made.deployed["connector"], outputs=True)
+
+
+def _unwritten(made: Scenario) -> None:
+    """A store that cannot write some of what the first steps compute, of which there are many."""
+    _offloads(made, "store")
+    failures = made.any_of(1, 1, 2, 4)
+    made.deployed["connector"] = replace(
+        made.deployed["connector"], offloads=0, write_failures=failures
+    )
+    made.deployed["max_num_scheduled_tokens"] = made.drafts + made.any_of(3, made.size, made.size)
+
+
 def _in_blocks(made: Scenario) -> None:
     """Host memory for single blocks, and few blocks on the device."""
     made.scarce = True
@@ -846,6 +863,8 @@ _NAMED = (
     Feature("in blocks", _in_blocks, _asked_again),
     Feature("in chunks", _in_chunks, _asked_again),
     Feature("reads fail", _unread, _reads_fail),
+    Feature("sampled too", _also_sampled, _asked_again_unreset),
+    Feature("writes fail", _unwritten, _asked_again_unreset),
     Feature("two connectors", _several, _loads_beside),
     Feature("answers later", _later, _asked_again_unreset),
     Feature("lazily", _lazily, _asked_again_unreset),

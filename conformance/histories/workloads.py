@@ -102,8 +102,11 @@ class Connector(Strict):
     umbp: bool = False
     """Whether the store is that of UMBP. vLLM: ``UMBPStoreConnector``, from 0.33 on."""
     outputs: bool = False
-    """Whether chunks of what is sampled are offloaded, too, or those of prompts alone. vLLM:
-    ``offload_prompt_only`` set to false."""
+    """Whether what is sampled is offloaded, too, or prompts alone, to chunks or a store. vLLM:
+    ``offload_prompt_only`` set to false, and ``save_decode_cache``."""
+    write_failures: NonNegativeInt = 0
+    """How many writes of a store fail in part, from the first on. vLLM: a negative result of
+    ``batch_put_from_multi_buffers``."""
     delay: NonNegativeInt = 0
     """Additional steps until a copy to or from host memory, or a store, is reported as done."""
     lazy: bool = False
@@ -311,6 +314,8 @@ class Deployment(Strict):
                 raise HistoryError("UMBP takes no pipeline; omit umbp or ranks")
             if each.umbp and each.later:
                 raise HistoryError("UMBP answers at once; omit umbp or later")
+            if each.write_failures and (each.umbp or not each.store):
+                raise HistoryError("only writes of the Mooncake store fail; omit write_failures")
             if each.later and not (each.chunk or each.store):
                 raise HistoryError("only chunks and stores answer later; omit later")
         if self.connector is not None and self.host is not None:

@@ -33,7 +33,14 @@ from hitproof.conformance.scheduling.transfers import (
     Touched,
 )
 from hitproof.conformance.scope.layouts import OFFLOADING, Layout
-from hitproof.conformance.subject.schedulers import ChunkKey, HostCopy, HostResult, Plan, PoolCall
+from hitproof.conformance.subject.schedulers import (
+    ChunkKey,
+    HostCopy,
+    HostResult,
+    Plan,
+    PoolCall,
+    PoolState,
+)
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run
@@ -53,6 +60,7 @@ class Offloading(ConnectorTransfers):
         requests: Mapping[str, RequestInput],
         content: ContentModel,
         names: Naming,
+        budget: int = 0,
     ) -> None:
         super().__init__(engine, connector, arrivals, content)
         # Workers of a store report for themselves, when they have copied.
@@ -73,6 +81,8 @@ class Offloading(ConnectorTransfers):
         self._was_reset = -1
         """In which step it was last told to forget what it had."""
         self._more = False
+        self._num_copied = 0
+        self._budget = budget
         self._naming = names
         self._layout: Layout | None = None
         self._tier = OFFLOADING if connector.chunk else "blocks"
@@ -122,6 +132,7 @@ class Offloading(ConnectorTransfers):
         self._more = told.more
         self._memory.new_step_starts()
         self._copies += [(self._step, copy) for copy in told.copies]
+        self._num_copied += sum(len(each.blocks) for each in told.copies if each.loads is None)
         for since, copy in self._copies:
             is_flushed = copy.loads is None and copy.number in told.flushed
             if (is_flushed or (told.waits and since < self._step)) and copy not in self._made:
@@ -143,6 +154,8 @@ class Offloading(ConnectorTransfers):
             if each.whole:
                 self._offered.pop(each.request, None)
                 self._refused.pop(each.request, None)
+                if not each.first:
+                    self._pool.restart(each.request)
         told = plan.transfers
         if told is None:
             return
@@ -351,6 +364,29 @@ class Offloading(ConnectorTransfers):
         self._refused.clear()
         self._was_reset = self._step
         self._begun_before.update(requests)
+
+    def evicted(self, plan: Plan, rested: PoolState, now: PoolState) -> Iterator[Violation]:
+        """See `ConnectorTransfers`. What is offloaded late is offloaded before it is evicted.
+
+        That is for what one step computes, while nothing need be evicted from host memory.
+        """
+        told, budget = plan.transfers, self._budget
+        if not self._connector.lazy or self._num_copied >= self._connector.offloads:
+            return
+        taken = sum(bool(block) for s in plan.scheduled for each in s.blocks for block in each)
+        fills = sum(-(-budget // each.block_size) for each in self._engine.groups)
+        if told is None or told.begun or taken > fills:
+            return
+        for key, blocks in rested.cached.items():
+            idle = not rested.held.intersection(blocks)
+            if idle and key not in now.cached and key not in now.offloaded:
+                yield violation(
+                    Code.TIER_ROOM_LOST,
+                    "unsaved",
+                    f"block {min(blocks)} is offloaded before it is evicted",
+                    "it is not, though it was free when the step before was planned",
+                )
+                return
 
     def wrong_keys(self, cached: Cached) -> Iterator[Violation]:
         """See `ConnectorTransfers`."""

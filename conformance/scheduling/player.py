@@ -111,7 +111,15 @@ class _Player:
         self._transfers: ConnectorTransfers | None = None
         if connector is not None:
             several = [
-                Offloading(engine, each, history.requests, requests, self._content, prefixes)
+                Offloading(
+                    engine,
+                    each,
+                    history.requests,
+                    requests,
+                    self._content,
+                    prefixes,
+                    history.deployment.max_num_batched_tokens,
+                )
                 if each.offloads or each.store
                 else ConnectorTransfers(engine, each, history.requests, self._content)
                 for each in connector.several
@@ -152,6 +160,9 @@ class _Player:
         """The longest hit of each request in what a store has when it arrives, and the longest
         that no block past its last boundary confirms, in tokens."""
         self._emptied = 0
+        self._rested: PoolState | None = None
+        self._unwritten: set[str] = set()
+        """Requests of which a store has failed to write some, and has not since tried again."""
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
         self._arrived: dict[str, int] = {}
@@ -270,8 +281,12 @@ class _Player:
         if self._transfers is None or self._transfers.loading or self._in_flight:
             return
         if not self._scheduler.has_requests():
-            for wrong in chunk_pool.left(self._scheduler.pool()):
+            pool, connector = self._scheduler.pool(), self._history.deployment.connector
+            for wrong in chunk_pool.left(pool):
                 self._add(wrong)
+            # What is sent is held until that is over, and the engine may rest meanwhile.
+            if pool.held and connector is not None and not connector.loads:
+                self._add(_held(pool.held))
 
     def _judge_rest(self) -> None:
         """An engine that rests in a pause has let those that hold what was loaded run."""
@@ -354,6 +369,7 @@ class _Player:
         else:
             held = bool(self._scheduler.pool().held)
         was = self._scheduler.reset(wanted)
+        self._rested = None
         pool, connected = self._scheduler.pool(), self._history.deployment.connector is not None
         for each_wrong in judge_reset(wanted, was, held, pool, connected):
             self._add(each_wrong)
@@ -434,6 +450,17 @@ class _Player:
             self._add(each_wrong)
         if self._transfers is None:
             self._start_again(e.request for e in plan.scheduled if e.whole and not e.first)
+        if self._transfers is not None:
+            if self._rested is not None:
+                for each_wrong in self._transfers.evicted(plan, self._rested, seen):
+                    self._add(each_wrong)
+            self._rested = seen
+        for copy in plan.transfers.copies if plan.transfers is not None else ():
+            # States are handed over once.
+            if copy.failed and copy.loads is None:
+                self._unwritten.add(copy.of)
+            elif copy.blocks and not self._history.deployment.has_mamba:
+                self._unwritten.discard(copy.of)
         done, wrong = self._runner.execute(plan, seen)
         for each_wrong in wrong:
             self._add(each_wrong)
@@ -741,9 +768,10 @@ class _Player:
         if self._is_transferring or self._in_flight:
             return
         donors = (
-            replace(each, tokens=each.tokens[: each.num_prompt_tokens])
+            replace(each, tokens=each.tokens[: self._kept_of(each)])
             for each in self._donors
             if self._arrived[each.name] >= self._emptied
+            and each.name not in self._unwritten
             and self._ended[each.name] < self._step - 1
             and (self.outcome.lives[each.name].hit or 0) <= self._stored.get(each.name, (0, 0))[0]
         )
@@ -761,6 +789,17 @@ class _Player:
                     f"what is stored has {found}",
                 )
             )
+
+    def _kept_of(self, donor: Donor) -> int:
+        """How many tokens of an ended request a store must have.
+
+        A step stores what was known when it was planned, up to two steps before the last was.
+        """
+        assert self._history.deployment.connector is not None
+        if not self._history.deployment.connector.outputs:
+            return donor.num_prompt_tokens
+        known = [start for start, _ in self.outcome.lives[donor.name].chunks]
+        return max(donor.num_prompt_tokens, *known[-3:-2], 0)
 
     def _judge_served(self, plan: Plan) -> None:
         """A store serves each request the longest hit that it had when the request arrived."""
@@ -1023,13 +1062,7 @@ class _Player:
             self._add(wrong)
         held = pool.held
         if held:
-            self._add(
-                violation(
-                    Defect(Code.BLOCKS_HELD_WHEN_IDLE),
-                    "no block is held when all requests have ended",
-                    f"blocks {sorted(held)} are",
-                )
-            )
+            self._add(_held(held))
         for where in sorted(self._scheduler.kept()):
             self._add(
                 violation(
@@ -1109,6 +1142,14 @@ class _Player:
                 None,
             )
         self.outcome.findings.append(Occurrence(wrong, self._step, "step", cause=cause))
+
+
+def _held(blocks: Collection[int]) -> Violation:
+    return violation(
+        Defect(Code.BLOCKS_HELD_WHEN_IDLE),
+        "no block is held when all requests have ended",
+        f"blocks {sorted(blocks)} are",
+    )
 
 
 def _read_though_skipping(admitted: Scheduled) -> Violation:

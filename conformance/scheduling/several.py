@@ -19,7 +19,7 @@ from hitproof.conformance.scheduling.transfers import (
     Known,
     Touched,
 )
-from hitproof.conformance.subject.schedulers import HostResult, Plan
+from hitproof.conformance.subject.schedulers import HostResult, Plan, PoolState
 
 
 class Several(ConnectorTransfers):
@@ -95,7 +95,7 @@ class Several(ConnectorTransfers):
         held: frozenset[int],
         known: Known,
     ) -> Iterator[Violation]:
-        """See `ConnectorTransfers`. No two of them load for one request."""
+        """See `ConnectorTransfers`. The first that has tokens of a request loads, and no other."""
         assert plan.transfers is not None
         names = [name for each in plan.transfers.several for name in each.begun]
         for name in sorted({name for name in names if names.count(name) > 1}):
@@ -105,6 +105,15 @@ class Several(ConnectorTransfers):
                 f"one connector loads what request {name} waits for",
                 "several do",
             )
+        for place, asked in enumerate(plan.transfers.several):
+            for name in sorted(asked.begun):
+                if plan.transfers.first.get(name, place) != place:
+                    yield Violation.of(
+                        CONNECTOR,
+                        Defect.of(Code.TRANSFERRED_PAGE_USED, what="loads", how="order"),
+                        f"the first connector that has tokens of request {name} loads them",
+                        "a later one does",
+                    )
         for each, of_it in self._of(plan):
             yield from each.start(of_it, touched, in_flight, held, known)
 
@@ -146,6 +155,12 @@ class Several(ConnectorTransfers):
         """See `ConnectorTransfers`."""
         for each, its in zip(self._parts, self._split(stored), strict=True):
             yield from each.left_out(lives, its)
+
+    def evicted(self, plan: Plan, rested: PoolState, now: PoolState) -> Iterator[Violation]:
+        """See `ConnectorTransfers`."""
+        its = self._split(now.offloaded)
+        for (each, of_it), offloaded in zip(self._of(plan), its, strict=True):
+            yield from each.evicted(of_it, rested, replace(now, offloaded=offloaded))
 
     def wrong_keys(self, cached: Cached) -> Iterator[Violation]:
         """See `ConnectorTransfers`."""

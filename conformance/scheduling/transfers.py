@@ -22,7 +22,7 @@ from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.content_store import INVALID_LOAD
 from hitproof.conformance.judge.followers import Cached
 from hitproof.conformance.scheduling.outcome import Life
-from hitproof.conformance.subject.schedulers import HostResult, Loading, Plan
+from hitproof.conformance.subject.schedulers import HostResult, Loading, Plan, PoolState
 from hitproof.spec.groups import GroupKind
 
 CONNECTOR = "connector"
@@ -241,6 +241,14 @@ class ConnectorTransfers:
         What a window or a state had before a hit, or a preemption, may be gone.
         """
         del lives, stored
+        yield from ()
+
+    def evicted(self, plan: Plan, rested: PoolState, now: PoolState) -> Iterator[Violation]:
+        """What is wrong with what the device has evicted for a plan.
+
+        ``rested`` is what its pool was left with by the plan before, ``now`` by this one.
+        """
+        del plan, rested, now
         yield from ()
 
     def wrong_keys(self, cached: Cached) -> Iterator[Violation]:

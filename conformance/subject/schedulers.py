@@ -112,6 +112,7 @@ class Transfers:
         answers: what it answered the scheduler that has planned the step, where that is known.
         pool: what a tier of chunks has asked its pool since the step before.
         several: where there are several connectors, what each is asked.
+        first: where there are several, the place of the first that has tokens of a request.
     """
 
     loads: Mapping[str, Loading]
@@ -123,6 +124,7 @@ class Transfers:
     answers: Mapping[str, "HostAnswer"] = field(default_factory=dict)
     pool: tuple["PoolCall", ...] = ()
     several: tuple["Transfers", ...] = ()
+    first: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def begun(self) -> frozenset[str]:
@@ -184,7 +186,8 @@ class HostCopy:
         blocks: those on the device.
         host: those in host memory, one for each.
         loads: the requests that wait for it; None where it stores.
-        failed: blocks on the device that it should have filled, and has not.
+        failed: blocks on the device that it should have filled, or stored, and has not.
+        of: the request for which a store copies it.
     """
 
     number: int
@@ -192,6 +195,7 @@ class HostCopy:
     host: tuple[int, ...]
     loads: tuple[str, ...] | None = None
     failed: tuple[int, ...] = ()
+    of: str = ""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def connect_store(vllm_config: Any, connector: Connector) -> None:
             "kv_connector": CONNECTOR,
             "kv_role": "kv_both",
             "kv_load_failure_policy": connector.load_failure,
+            "kv_connector_extra_config": {"save_decode_cache": connector.outputs},
         },
     )
 
@@ -84,7 +85,9 @@ class _Values:
         self.unread: set[int] = set()
         """Blocks on the device for which no value can be read now."""
         self.failed: list[int] = []
-        """Those of them for which one was asked for."""
+        """Those of them for which one was asked for, and those of which a value is not kept."""
+        self.write_failures = 0
+        """How many more writes fail in part."""
         self.base = 0
 
     def register_buffer(self, base: int, length: int) -> int:
@@ -106,9 +109,14 @@ class _Values:
         self, keys: Sequence[str], addrs: Sequence[Sequence[int]], *_: Any
     ) -> list[int]:
         """Keep values."""
-        for key, _buffers in zip(keys, addrs, strict=True):
+        fails = bool(self.write_failures)
+        self.write_failures -= fails
+        for key in keys[: len(keys) - fails]:
             self.places.setdefault(key, len(self.places) + 1)
-        return self._copy(keys, addrs)
+        done = self._copy(keys, addrs)
+        if fails:
+            self.failed.append((addrs[-1][0] - self.base) // _PAGE)
+        return done
 
     def batch_get_into_multi_buffers(
         self, keys: Sequence[str], addrs: Sequence[Sequence[int]], *_: Any
@@ -248,6 +256,7 @@ class RunningStore(RunningConnector):
         config = scheduler.kv_cache_config
         self._worker = _worker(vllm_config, config)
         self._values: _Values = self._worker.store
+        self._values.write_failures = connector.write_failures
         half = attribute(self._connector, "connector_scheduler")
         self._client = attribute(half, "client")
         self._client.worker = self._worker
@@ -300,7 +309,7 @@ class RunningStore(RunningConnector):
             self._values.unread = unread
             with suppress(Exception):  # a thread logs them, and goes on
                 thread._handle_request(item)
-            copies.append(self._copy((item.req_id,) if loads else None))
+            copies.append(self._copy(item.req_id, loads))
         nothing = copy.copy(told)
         nothing.requests, nothing.preempted_req_ids = [], set()
         failed: dict[str, set[str]] = {}
@@ -320,13 +329,14 @@ class RunningStore(RunningConnector):
         receiving = held.get("kv_recv_threads") or [held.get("kv_recv_thread")]
         return [each for each in (held.get("kv_send_thread"), *receiving) if each is not None]
 
-    def _copy(self, loads: tuple[str, ...] | None) -> HostCopy:
+    def _copy(self, name: str, loads: bool) -> HostCopy:
         copied, self._values.copied = self._values.copied, []
         failed, self._values.failed = tuple(self._values.failed), []
         self._numbers += 1
         blocks = tuple(block for _, block in copied)
         places = tuple(self._values.places[key] for key, _ in copied)
-        return HostCopy(self._numbers, blocks, places, loads, failed)
+        whose = (name,) if loads else None
+        return HostCopy(self._numbers, blocks, places, whose, failed, name)
 
     def _report(self, *finished: tuple[set[str] | None, set[str] | None]) -> Any:
         from vllm.v1.outputs import KVConnectorOutput

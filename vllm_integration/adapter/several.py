@@ -5,13 +5,14 @@ Imported in the worker process only.
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from hitproof.conformance.histories.workloads import Arrival
 from hitproof.conformance.subject.schedulers import HostResult, Transfers
 from hitproof.vllm_integration.adapter.inspection import attribute
-from hitproof.vllm_integration.adapter.transfers import RunningConnector
+from hitproof.vllm_integration.adapter.transfers import RunningConnector, note_lookups
 
 
 class RunningSeveral(RunningConnector):
@@ -27,11 +28,20 @@ class RunningSeveral(RunningConnector):
             one(place, SimpleNamespace(connector=inner, kv_cache_config=config))
             for place, inner in enumerate(attribute(self._connector, "_connectors"))
         ]
+        self._first: dict[str, int] = {}
+        for place, inner in enumerate(self._connector._connectors):
+            note_lookups(inner, partial(self._asked, place))
         # What it gathers of its workers is its own; these only say what theirs report.
         self._told = [_Worker() for _ in self._each]
         self._workers: Any = object.__new__(type(self._connector))
         self._workers._connectors = self._told
         self._workers._extra_async_saves = {}
+
+    def _asked(self, place: int, name: str, _: int, more: int | None) -> None:
+        if place == 0:
+            self._first.pop(name, None)
+        if more:
+            self._first.setdefault(name, place)
 
     def has(self, name: str, arrival: Arrival) -> None:
         """See `RunningConnector`."""
@@ -50,7 +60,7 @@ class RunningSeveral(RunningConnector):
         self.put_off = frozenset[str]().union(*(each.put_off for each in self._each))
         loads = {name: load for each in asked for name, load in each.loads.items()}
         sends = {name: sent for each in asked for name, sent in each.sends.items()}
-        return Transfers(loads, sends, several=tuple(asked))
+        return Transfers(loads, sends, several=tuple(asked), first=dict(self._first))
 
     def report(self, result: HostResult) -> Any:
         """See `RunningConnector`."""

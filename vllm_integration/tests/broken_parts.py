@@ -149,6 +149,7 @@ PARTS: dict[str, Callable[[], Iterable[SchedulerHistory]]] = {
     "reads": lambda: named(12, "reads fail", "reads fail, windows"),
     "columns": lambda: named(12, "states, second runner", "states, drafts, second runner"),
     "lazily": lambda: named(12, "lazily"),
+    "written": lambda: named(24, "writes fail", "sampled too, drafts"),
     "rooms": lambda: chain(
         named(48, "little room", "little room, states"), named(24, "evicting", "evicting, windows")
     ),

@@ -122,6 +122,7 @@ PARTS = (
         "rooms",
     ),
     *("several", "stores", "tiers", "together", "told", "umbp", "umbp_stores", "ways"),
+    "written",
 )
 """Those of `broken_parts`, which only the target's process can import."""
 
