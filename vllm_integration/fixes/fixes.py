@@ -21,14 +21,9 @@ from hitproof.vllm_integration.survey.faults import Fault
 RELEASE = "0.33.0"
 """The release that the fixes are for."""
 UNFIXED = {
-    12: "a patch that skips the boundary of 0 tokens removes three of its five codes; where blocks "
-    "are as large as the alignment, the other two also count block 0 of the boundary after it, "
-    "which is a choice, and the check would have to tell them apart",
     23: "with a KV connector, whose keys they are, and where `disable_lookahead_block_hashes` asks "
     "for it, the hash of a block does not cover the token after it, and nothing else tells which "
     "of two copies that token followed",
-    45: "a state would have to be counted for each step in flight as well, at start-up, too, which "
-    "counts two, or a request that is alone would never be admitted",
     184: "a block that is taken out of the cache while its request computes it again is not "
     "registered anew, as `num_cached_block` counts it, so hits would be lost instead",
 }

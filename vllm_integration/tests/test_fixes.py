@@ -4,7 +4,6 @@ import ast
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,19 +16,11 @@ from typer.testing import CliRunner, Result
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
-from hitproof.conformance.histories.workloads import (
-    Arrival,
-    Connector,
-    Deployment,
-    SchedulerHistory,
-)
 from hitproof.conformance.ledger.ledger import CauseStatus, Judgement, load
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests.editing import programs
 from hitproof.spec.claims import CLAIMS
-from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.fixes.fixes import (
@@ -48,18 +39,15 @@ from hitproof.vllm_integration.fixes.verifying import (
     near,
     of_report,
     pairs,
-    patched,
     verify,
 )
 from hitproof.vllm_integration.gate.obligations import tasks
-from hitproof.vllm_integration.gate.replay import run_mixed
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run
 from hitproof.vllm_integration.gate.selection import EVERYTHING, Wanted
 from hitproof.vllm_integration.reports.fixes import print_remaining, shown, upstream
 from hitproof.vllm_integration.survey.faults import load as load_faults
 from hitproof.vllm_integration.survey.survey import read as read_survey
-from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import limits, release
 from hitproof.vllm_integration.tests.reports import (
     changed_policy,
@@ -419,96 +407,6 @@ def test_a_check_finds_the_fault_no_more(fix: Fix) -> None:
 @pytest.mark.release
 def test_a_check_finds_nothing_new_with_all_fixes() -> None:
     assert verified_now(*FIXES).verdict is Verdict.CONFORMS
-
-
-def code(text: str) -> str:
-    """A module without comments, docstrings and annotations of attributes."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign):
-            node.annotation = ast.Constant(None)
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.dump(tree)
-
-
-def stored_by(num_tokens: int, *, umbp: bool) -> SchedulerHistory:
-    """A prompt of steps of 9 tokens whose last block another request hits in a store."""
-    names = ("a", "b", "c")
-    lengths = dict(zip(names, (num_tokens, num_tokens + 9, num_tokens + 11), strict=True))
-    # UMBP saves a block anew unless another request of the step saves it.
-    before = dict(zip(names, (None, None if umbp else "a", "b"), strict=True))
-    deployment = Deployment(
-        groups=(Group(kind=GroupKind.FULL_ATTENTION, block_size=4, eagle=True),),
-        num_gpu_blocks=60,
-        max_model_len=32,
-        max_num_batched_tokens=64,
-        long_prefill_token_threshold=9,
-        speculative_method="mtp",
-        num_speculative_tokens=3,
-        num_mtp_modules=3,
-        connector=Connector(store=True, umbp=umbp),
-    )
-    requests = {
-        name: Arrival(
-            prompt=tuple(range(1, length + 1)),
-            output=tuple(range(length + 1, length + 4)),
-            after=before[name],
-            arrives=3 if before[name] else 0,
-            after_reset=bool(before[name]),
-        )
-        for name, length in lengths.items()
-    }
-    return SchedulerHistory(deployment, requests)
-
-
-def replayed(*some: Fix) -> list[set[Signature]]:
-    """What shows where each store saves a prompt of one step, and of two."""
-    with patched(release(RELEASE), some) as tree:
-        target = Target("a tree", tree, RELEASE, inferred="its fixes")
-        played = [stored_by(n, umbp=umbp) for umbp in (False, True) for n in (8, 16)]
-        reports = run_mixed(Run(target, limits=limits(300.0)), played)
-        return [{found.signature for found in report.findings} for report in reports]
-
-
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.release
-def test_stores_wait_until_draft_entries_are_settled() -> None:
-    assert all(replayed(ONE))
-    assert not any(replayed(*named([181])))
-
-
-def shown_of(verified: Verified) -> tuple[object, ...]:
-    """What a check finds; without a hunk that passes an argument on, nothing may run at all."""
-    found = {each.signature for each in (*verified.new, *verified.grown)}
-    return found, {*verified.left}, dict(verified.remaining), verified.detail
-
-
-def hunks() -> Iterator[object]:
-    """Each hunk of a fix that has others as well."""
-    for fix in FIXES:
-        if fix.num_hunks > 1:
-            for number in range(fix.num_hunks):
-                yield pytest.param(fix, number, id=f"hunk {number} of fix {fix.number}")
-
-
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.release
-@pytest.mark.parametrize(("fix", "number"), [*hunks()])
-def test_no_hunk_does_nothing(fix: Fix, number: int, tree: Path, tmp_path: Path) -> None:
-    fewer, other = fix.without_hunk(number), tmp_path / "other"
-    linked(release(RELEASE), other, fix.paths)
-    apply(tree, [fix])
-    apply(other, [fewer])
-    own = [path for path in fix.paths if path.startswith("vllm/")]
-    with_it, without = ([code((root / path).read_text()) for path in own] for root in (tree, other))
-    if with_it == without:
-        return  # it is a comment, or a test
-    near_it = verified_now(fewer, wanted=near([fix]))
-    if near_it.verdict is Verdict.CONFORMS and replayed(fewer) == replayed(fix):
-        assert shown_of(verified_now(fewer)) != shown_of(verified_now(fix))
 
 
 @pytest.mark.long
