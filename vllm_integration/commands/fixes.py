@@ -17,7 +17,7 @@ from hitproof.vllm_integration.commands.running import progress, resolve
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, named
 from hitproof.vllm_integration.fixes.suites import suites
 from hitproof.vllm_integration.fixes.trees import apply as apply_fixes
-from hitproof.vllm_integration.fixes.trees import copied, require_clean
+from hitproof.vllm_integration.fixes.trees import clean_texts, copied
 from hitproof.vllm_integration.fixes.verifying import Verified, name_of, near, pairs
 from hitproof.vllm_integration.fixes.verifying import verify as verify_fixes
 from hitproof.vllm_integration.gate.selection import EVERYTHING
@@ -82,14 +82,14 @@ def apply(
         raise FixError("the installed vLLM is not copied; name a release or a checkout")
     # A directory is meant, whatever else has its name.
     tree = held_as(resolve(str(Path(target).absolute()) if to is None else target), release)
-    root = tree.root
+    root, clean = tree.root, None
     assert root is not None
     if to is not None:
         copied(root, to)
         root = to.absolute()
     else:
-        require_clean(tree, _original(), fixes)
-    apply_fixes(root, fixes)
+        clean = clean_texts(tree, _original(), fixes)
+    apply_fixes(root, fixes, clean)
     typer.echo(f"{root} has {name_of(fixes)}")
     return Answer(Verdict.CONFORMS)
 

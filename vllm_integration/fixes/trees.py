@@ -3,12 +3,13 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Sequence
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError
 from hitproof.vllm_integration.targets.cache import cache_directory
-from hitproof.vllm_integration.targets.commits import is_committed
+from hitproof.vllm_integration.targets.commits import committed, is_committed
 from hitproof.vllm_integration.targets.target import UNPACKED, Target
 
 
@@ -42,10 +43,11 @@ def linked(source: Path, place: Path, paths: Collection[str]) -> None:
             (place / each.name).symlink_to(each)
 
 
-def require_clean(tree: Target, release: Path, fixes: Sequence[Fix]) -> None:
-    """Refuse a tree that is another release, or has changes that only it has.
+def clean_texts(tree: Target, release: Path, fixes: Sequence[Fix]) -> dict[str, str]:
+    """The files that the fixes change as they are without changes that only this tree has.
 
-    ``release`` is the root of the release itself. Raises `FixError` and `CommitError`.
+    ``release`` is the root of the release itself. Raises `FixError` where the tree is another
+    release, and `CommitError`.
     """
     assert tree.root is not None
     if tree.version != RELEASE:
@@ -56,36 +58,74 @@ def require_clean(tree: Target, release: Path, fixes: Sequence[Fix]) -> None:
         )
     if tree.root.resolve().is_relative_to(cache_directory().resolve()):
         raise FixError(f"{tree.name} is in hitproof's cache; apply the fixes to a copy with --to")
+    found = {}
     for path in dict.fromkeys(path for fix in fixes for path in fix.paths):
-        committed = is_committed(str(tree.root), path)
-        if committed is None:  # git does not know it
-            committed = _read(tree.root / path) == _read(release / path)
-        if not committed:
-            raise FixError(
-                f"{tree.root / path} has changes that are not committed; commit them, or apply the "
-                "fixes to a copy with --to"
-            )
+        known = is_committed(str(tree.root), path)
+        if known is None:  # git does not know it
+            found[path] = _read(release / path)
+        else:
+            found[path] = _read(tree.root / path) if known else committed(str(tree.root), path)
+    return found
 
 
-def _read(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""
+def _read(path: Path) -> str:
+    return path.read_bytes().decode(errors="surrogateescape") if path.is_file() else ""
 
 
-def apply(root: Path, fixes: Sequence[Fix]) -> None:
-    """Apply all fixes to the tree at ``root``, or else none. Raises `FixError`."""
+def apply(root: Path, fixes: Sequence[Fix], clean: Mapping[str, str] | None = None) -> None:
+    """Apply all fixes to the tree at ``root``, or else none. Raises `FixError`.
+
+    ``clean`` are the texts that its files must have, or have with the fixes, as an earlier run
+    leaves some of them that was killed; by default whatever they have. Each file is replaced at
+    once, after all patches have been applied to copies.
+    """
+    paths = dict.fromkeys(path for fix in fixes for path in fix.paths)
+    with tempfile.TemporaryDirectory(prefix="hitproof-fixes-") as place:
+        copies = Path(place)
+        for path in paths:
+            if (root / path).resolve() != root.resolve() / path:
+                raise FixError(f"{root / path} is a link; apply the fixes to a copy with --to")
+            if (root / path).is_file():
+                (copies / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(root / path, copies / path)
+                if clean is not None:
+                    text = clean[path].encode(errors="surrogateescape")
+                    (copies / path).write_bytes(text)
+        _patch(copies, fixes, root)
+        changed = [path for path in paths if _read(root / path) != _read(copies / path)]
+        for path in changed if clean is not None else ():
+            if _read(root / path) != (clean or {})[path]:
+                raise FixError(
+                    f"{root / path} has changes that are not committed; commit them, or apply the "
+                    "fixes to a copy with --to"
+                )
+        for path in changed:
+            beside = root / f"{path}.hitproof"
+            try:
+                shutil.copy(copies / path, beside)
+                beside.replace(root / path)
+            except OSError as error:
+                beside.unlink(missing_ok=True)
+                raise FixError(
+                    f"the fixes cannot be written to {root} ({error.strerror}); make it writable, "
+                    "and apply them again"
+                ) from error
+
+
+def _patch(copies: Path, fixes: Sequence[Fix], root: Path) -> None:
+    """Apply all patches to copies of the files of ``root``."""
     for number, fix in enumerate(fixes, 1):
         before = "".join(each.patch for each in fixes[:number])
-        refused = _git_apply(root, before, "--check")
-        if refused and not _git_apply(root, fix.patch, "--check", "--reverse"):
+        refused = _git_apply(copies, before, "--check")
+        if refused and not _git_apply(copies, fix.patch, "--check", "--reverse"):
             raise FixError(f"{root} has fix {fix.number} already; leave {fix.number} out")
         if refused:
             raise FixError(
                 f"fix {fix.number} does not apply to {root} ({refused}); name a tree whose code is "
                 f"that of {RELEASE} there"
             )
-    refused = _git_apply(root, "".join(each.patch for each in fixes))
-    if refused:
-        raise FixError(f"the fixes cannot be written to {root} ({refused}); make it writable")
+    refused = _git_apply(copies, "".join(each.patch for each in fixes))
+    assert not refused, refused
 
 
 def _git_apply(root: Path, patch: str, *options: str) -> str:

@@ -84,6 +84,14 @@ def is_committed(directory: str, path: str) -> bool | None:
         raise CommitError(f"git cannot read {directory}; run git fsck there") from error
 
 
+def committed(directory: str, path: str) -> str:
+    """The text of a file of a work tree as its last commit has it. Raises `CommitError`."""
+    try:
+        return _git(directory, "show", f"HEAD:./{path}")
+    except subprocess.CalledProcessError as error:
+        raise CommitError(f"{path} is not in the last commit of {directory}; commit it") from error
+
+
 def export(repository: str, commit: str, place: Path, needed: Sequence[str]) -> None:
     """Write the directories ``needed`` as the commit has them below ``place``.
 

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -249,6 +250,54 @@ def test_a_tree_with_changes_is_left_alone(in_git: bool, tree: Path) -> None:
         git(tree, "commit", "-qam", "mine")
         assert fixes("apply", tree, ONE.number).exit_code == 0
         assert path.read_text().endswith("# mine\n")
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+replace, left = Path.replace, [int(sys.argv.pop(1))]
+
+def at_last(self, target):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), 9)
+    return replace(self, target)
+
+Path.replace = at_last
+from hitproof.vllm_integration.cli import app
+app(["fixes", "apply", *sys.argv[1:]])
+"""
+"""Apply fixes, and be killed after that many files."""
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(("in_git", "num_files"), [(False, 0), (False, 2), (True, 3)])
+def test_what_is_killed_goes_on_where_it_was(in_git: bool, num_files: int, tree: Path) -> None:
+    if in_git:
+        git(tree, "init", "-q")
+        git(tree, "add", "-f", *texts(tree), "PKG-INFO")
+        git(tree, "commit", "-qm", "all")
+    before = texts(tree)
+    script = [sys.executable, "-c", KILLED, str(num_files), tree]
+    killed = subprocess.run(script, capture_output=True, check=False)
+    assert killed.returncode == -9, killed.stderr.decode()
+    half = texts(tree)
+    assert sum(half[path] != before[path] for path in before) == num_files
+    assert fixes("apply", tree).exit_code == 0
+    whole = texts(tree)
+    assert all(half[path] in {before[path], whole[path]} for path in before)
+    assert not [*tree.rglob("*.hitproof")]
+    assert fixes("apply", tree).exit_code == 0
+    assert texts(tree) == whole
+
+
+@pytest.mark.release
+def test_what_is_linked_is_left_alone(tmp_path: Path) -> None:
+    linked(release(RELEASE), tmp_path / "tree", {"PKG-INFO"})
+    before = texts(release(RELEASE))
+    with pytest.raises(FixError, match="is a link; apply the fixes to a copy with --to"):
+        apply(tmp_path / "tree", FIXES)
+    assert texts(release(RELEASE)) == before
 
 
 @pytest.mark.release
