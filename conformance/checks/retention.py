@@ -234,10 +234,7 @@ def _divergence(
     long = "alignment" if configuration.lookahead_tokens == configuration.alignment else None
     if registered[block]:
         claim, divergence = _ONLY, Divergence.WASTE
-        boundary = next_boundary(shape, block)
-        of_next = required_run(shape, boundary)
-        if block in required_run(shape, 0) and not all(map(_holds(registered), of_next)):
-            boundary = 0
+        boundary = 0 if block in required_run(shape, 0) else next_boundary(shape, block)
         defect = Defect.of(
             Code.UNPROMISED_BLOCK_KEPT,
             hit="empty" if boundary == 0 else "unpromised",
