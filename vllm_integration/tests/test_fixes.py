@@ -116,12 +116,21 @@ def test_what_is_shown(fix: Fix) -> None:
         assert all(fault.reach.partition("\n")[0] in each for fault in fix.faults)
     assert all(code in text for code in fix.codes)
     assert issue.startswith(f"# {fix.title}\n")
-    headings = re.findall(r"^## (.+)$", issue, re.MULTILINE)
-    assert headings == ["What is wrong", "Cause", "Reproduction", "Change"]
+    _, *sections = re.split(r"^## ", issue, flags=re.MULTILINE)
+    headings, bodies = zip(*(each.split("\n", 1) for each in sections), strict=True)
+    assert headings == ("What is wrong", "Cause", "Reproduction", "Change")
+    assert all(len(body.split()) > 2 for body in bodies)
+    parts = re.findall(r"\*\*([A-Z].*?)\.\*\* \S+", issue)
+    needed = {"Impact", "Trigger", "Affected configurations", "Affected releases", "Cost"}
+    assert needed <= {*parts}
+    prose = re.sub(r"^```.*?^```$", "", issue, flags=re.DOTALL | re.MULTILINE)
+    # Numbers of ours say nothing to a reader of vLLM's issues.
+    assert not re.findall(r"\b(?:faults?|BUGS|as in) \d+|hitproof", prose)
     affected = re.findall(r"^\*\*Affected releases\.\*\* (.*)\.$", issue, re.MULTILINE)
     assert len(affected) == len(fix.faults)
     assert all(f"- `{path}:{line}`\n" in issue for path, line in fix.causes)
     assert all(RELEASE in each for each in affected)
+    assert fix.causes
 
 
 @pytest.mark.release
