@@ -21,9 +21,6 @@ from hitproof.vllm_integration.survey.faults import Fault
 RELEASE = "0.33.0"
 """The release that the fixes are for."""
 UNFIXED = {
-    23: "with a KV connector, whose keys they are, and where `disable_lookahead_block_hashes` asks "
-    "for it, the hash of a block does not cover the token after it, and nothing else tells which "
-    "of two copies that token followed",
     184: "a block that is taken out of the cache while its request computes it again is not "
     "registered anew, as `num_cached_block` counts it, so hits would be lost instead",
 }
