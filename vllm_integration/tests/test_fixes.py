@@ -287,7 +287,7 @@ def test_what_is_killed_goes_on_where_it_was(in_git: bool, num_files: int, tree:
         git(tree, "add", "-f", *texts(tree), "PKG-INFO")
         git(tree, "commit", "-qm", "all")
     before = texts(tree)
-    script = [sys.executable, "-c", KILLED, str(num_files), tree]
+    script = [sys.executable, "-c", KILLED, str(num_files), str(tree)]
     killed = subprocess.run(script, capture_output=True, check=False)
     assert killed.returncode == -9, killed.stderr.decode()
     half = texts(tree)
