@@ -361,7 +361,6 @@ TOGETHER = (
     "images, images moved, few blocks",
     "images, drafts, planned ahead",
     "grammars, drafts, planned ahead",
-    "session, drafts, few blocks",
     "windows, connector, planned ahead, gives up",
     "host pool, planned ahead, few blocks, gives up",
     "no prefix caching, connector, grows",

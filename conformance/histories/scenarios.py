@@ -499,7 +499,11 @@ def _prompts_give_way(made: Scenario) -> None:
 def _connector_in_small_steps(made: Scenario) -> None:
     _connector(made)
     made.scarce = True
-    made.deployed |= {"max_num_seqs": 4, "max_num_scheduled_tokens": made.size + 1 + made.drafts}
+    made.deployed |= {
+        "max_num_seqs": 4,
+        "max_num_scheduled_tokens": 3 * made.size + made.drafts,
+        "long_prefill_token_threshold": made.size,
+    }
 
 
 def _loads_beside_prompts(made: Scenario) -> None:

@@ -379,29 +379,38 @@ class StepRules:
         for name in [n for n in self._loaded_to if n in computed or n not in now.arrived]:
             del self._loaded_to[name]
         begun = self._begun(plan)
-        if self._reserves and len(begun) == 1 and {*computed} <= {*now.before}:
-            ends = {name: computed.get(name, self._ends.get(name, 0)) for name in now.after}
-            ahead = self._engine.num_lookahead_tokens or 0
-            need = sum(
-                max(
-                    0,
-                    blocks_between(0, len(self._arrivals[name].prompt), group.block_size)
-                    - blocks_between(0, end + ahead, group.block_size),
-                )
-                for name, end in (ends | self._loaded_to).items()
-                for group in self._engine.groups
-                if group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
+        loads = plan.transfers.loads if plan.transfers is not None else {}
+        self._loaded_to |= {name: loads[name].end for name in begun}
+        if not (self._reserves and begun and {*computed} <= {*now.before}):
+            return
+        ends = {name: computed.get(name, self._ends.get(name, 0)) for name in now.after}
+        needs = {
+            name: self._blocks_left(name, end) for name, end in (ends | self._loaded_to).items()
+        }
+        # The load that begins last leaves blocks for all others.
+        last = max(begun, key=needs.__getitem__)
+        need = sum(needs.values()) - needs[last]
+        free = now.free_after if now.in_pool is None else now.in_pool[1]
+        if free < need:
+            yield exceeds(
+                "reserve",
+                f"a load begins for request {last} if {need} blocks stay free, which the prompts "
+                "need that are computed or loaded",
+                f"{free} do",
             )
-            free = now.free_after if now.in_pool is None else now.in_pool[1]
-            if free < need:
-                yield exceeds(
-                    "reserve",
-                    f"a load begins for request {begun[0]} if {need} blocks stay free, which the "
-                    "prompts need that are computed or loaded",
-                    f"{free} do",
-                )
-        if plan.transfers is not None:
-            self._loaded_to |= {name: plan.transfers.loads[name].end for name in begun}
+
+    def _blocks_left(self, name: str, end: int) -> int:
+        """Blocks of full attention that the prompt of a request takes from there on."""
+        ahead, prompt = self._engine.num_lookahead_tokens or 0, len(self._arrivals[name].prompt)
+        return sum(
+            max(
+                0,
+                blocks_between(0, prompt, group.block_size)
+                - blocks_between(0, end + ahead, group.block_size),
+            )
+            for group in self._engine.groups
+            if group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
+        )
 
     # --- work ----------------------------------------------------------------------------------
 

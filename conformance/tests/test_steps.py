@@ -7,7 +7,7 @@ from typing import Any
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment, HostPool, Pause
 from hitproof.conformance.scheduling.steps import Situation, StepRules
-from hitproof.conformance.subject.schedulers import Plan, Scheduled
+from hitproof.conformance.subject.schedulers import Loading, Plan, Scheduled, Transfers
 from hitproof.conformance.tests.editing import cases
 from hitproof.spec.groups import Group, GroupKind
 
@@ -72,12 +72,13 @@ def wrong(
     skips_drafts: bool | None = None,
     stray_drafts: Sequence[Sequence[Any]] = (),
     pause: dict[str, Any] | None = None,
+    loads: Mapping[str, int] | None = None,
     **situation: Any,
 ) -> list[str]:
     """What is wrong with the last of some steps; ``before`` and the rest are of that one."""
     deployed = DEPLOYMENTS[deployment] if deployment else DEPLOYMENT
     engine = EngineConfiguration(deployed.groups, 400, 4, 64, deployed.max_num_batched_tokens)
-    rules = StepRules(deployed, engine, ARRIVALS, batches, slots, spares_lone)
+    rules = StepRules(deployed, engine, ARRIVALS, batches, slots, spares_lone, reserves=True)
     known = known or {"a": 40}
     *earlier, last = map(plan_of, steps.split(" | "))
     for plan in earlier:
@@ -90,6 +91,9 @@ def wrong(
     now = Situation(
         before, names, known, *free, pause=Pause(**pause) if pause else None, **situation
     )
+    if loads is not None:
+        begun = {name: Loading(0, end, ()) for name, end in loads.items()}
+        last = replace(last, transfers=Transfers(begun, {}))
     stray = tuple((name, number) for name, number in stray_drafts)
     found = rules.judge(replace(last, skips_drafts=skips_drafts, stray_drafts=stray), now)
     return [str(each.signature.defect) for each in found]
