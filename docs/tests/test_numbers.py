@@ -19,6 +19,7 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
     return {k: v for name, each in items for k, v in leaves(each, f"{path}/{name}").items()}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_record_is_what_is_computed() -> None:
     pytest.importorskip("torch", reason="the model computes with torch, which releases bring along")
