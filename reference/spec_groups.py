@@ -114,23 +114,13 @@ def find_hit(
     ``horizon`` is the lookahead horizon; all lengths in tokens. vLLM:
     ``HybridKVCacheCoordinator.find_longest_cache_hit``.
     """
-    if len(shared) == 1:  # A fast path for the common case of one set of equal groups.
-        alone = shared[0]
-        tables = alone.tables(block_hashes, max_cache_hit_length, horizon, block_pool)
-        length = longest = len(tables[0]) * alone.block_size
-        if len(tables) == num_groups:
-            return Hit(tuple(tables), length, 0)
-        found = [tables]
-    else:
-        lookups = [_Lookup(group, block_hashes, horizon, block_pool) for group in shared]
-        length = find_longest_common_hit(lookups, max_cache_hit_length)
-        longest = max([lookup.longest for lookup in lookups])
-        found = [lookup.tables for lookup in lookups]
+    lookups = [_Lookup(group, block_hashes, horizon, block_pool) for group in shared]
+    length = find_longest_common_hit(lookups, max_cache_hit_length)
+    longest = max([lookup.longest for lookup in lookups])
     blocks: list[Sequence[KVCacheBlock]] = [()] * num_groups
-    if length:
-        for group, tables in zip(shared, found, strict=True):
-            for group_id, table in zip(group.group_ids, tables, strict=True):
-                blocks[group_id] = table
+    for group, lookup in zip(shared, lookups, strict=True) if length else ():
+        for group_id, table in zip(group.group_ids, lookup.tables, strict=True):
+            blocks[group_id] = table
     return Hit(tuple(blocks), length, longest if longest > length else 0)
 
 
