@@ -29,7 +29,7 @@ from benchmarks.sides import Side, Vllm
 from hitproof.conformance.histories.workloads import Arrival, Deployment
 from hitproof.spec.groups import Group
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
-from hitproof.vllm_integration.fixes.fixes import RELEASE, all_fixes
+from hitproof.vllm_integration.fixes.patches import RELEASE, all_fixes
 from hitproof.vllm_integration.fixes.trees import apply, linked
 from hitproof.vllm_integration.targets.resolving import resolve
 

@@ -22,7 +22,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count, kinds_of
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, all_fixes
+from hitproof.vllm_integration.fixes.patches import RELEASE, UNFIXED, all_fixes
 from hitproof.vllm_integration.gate.gate import check
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.run import Run

@@ -15,7 +15,7 @@ from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.answers import lookup_facts
 from hitproof.conformance.comparison.facts import Answer, Call, Fact, Kept, raised
-from hitproof.conformance.comparison.tiers import MASK_CALLS, PLAY_CALLS, TIER_RUNS
+from hitproof.conformance.comparison.tier_runs import MASK_CALLS, PLAY_CALLS, TIER_RUNS
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import Predates, crash_of, refusal_of

@@ -15,7 +15,7 @@ from hitproof.conformance.comparison.answers import (
 )
 from hitproof.conformance.comparison.effects import Effect, of_hits
 from hitproof.conformance.comparison.facts import Answer, Fact, Outcome
-from hitproof.conformance.comparison.tiers import TIER_RUNS, compared, told
+from hitproof.conformance.comparison.tier_runs import TIER_RUNS, compared, told
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_blocks, in_tokens

@@ -9,7 +9,7 @@ from hitproof.conformance.ledger.ledger import CauseStatus, load
 from hitproof.conformance.scope.models import MODELS
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, all_fixes
+from hitproof.vllm_integration.fixes.patches import RELEASE, UNFIXED, all_fixes
 from hitproof.vllm_integration.fixes.suites import pinned
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.survey import faults

@@ -14,7 +14,7 @@ from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
 from hitproof.vllm_integration.commands.frame import Answer, Outputs, command
 from hitproof.vllm_integration.commands.options import EXIT_CODES, QuickOnly
 from hitproof.vllm_integration.commands.running import progress, resolve
-from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError, named
+from hitproof.vllm_integration.fixes.patches import RELEASE, Fix, FixError, named
 from hitproof.vllm_integration.fixes.suites import suites
 from hitproof.vllm_integration.fixes.trees import apply as apply_fixes
 from hitproof.vllm_integration.fixes.trees import clean_texts, copied

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError
+from hitproof.vllm_integration.fixes.patches import RELEASE, Fix, FixError
 from hitproof.vllm_integration.fixes.verifying import patched
 from hitproof.vllm_integration.sandbox.driver import Limits
 from hitproof.vllm_integration.sandbox.processes import end, environment

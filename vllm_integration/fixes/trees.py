@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, FixError
+from hitproof.vllm_integration.fixes.patches import RELEASE, Fix, FixError
 from hitproof.vllm_integration.targets.cache import cache_directory
 from hitproof.vllm_integration.targets.commits import committed, is_committed
 from hitproof.vllm_integration.targets.target import UNPACKED, Target

@@ -18,7 +18,7 @@ from hitproof.conformance.ledger.records import Record, choose, read
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix
+from hitproof.vllm_integration.fixes.patches import RELEASE, Fix
 from hitproof.vllm_integration.fixes.trees import apply, linked
 from hitproof.vllm_integration.gate.gate import check
 from hitproof.vllm_integration.gate.report import Report

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.conformance.picking import picked
-from hitproof.vllm_integration.fixes.fixes import RELEASE, UNFIXED, Fix
+from hitproof.vllm_integration.fixes.patches import RELEASE, UNFIXED, Fix
 from hitproof.vllm_integration.fixes.suites import Suites
 from hitproof.vllm_integration.fixes.verifying import Verified
 from hitproof.vllm_integration.reports.printing import document, print_lines, print_text, table

@@ -23,7 +23,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import HitGranularity
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.fixes.fixes import RELEASE, Fix, all_fixes
+from hitproof.vllm_integration.fixes.patches import RELEASE, Fix, all_fixes
 from hitproof.vllm_integration.fixes.verifying import near, patched
 from hitproof.vllm_integration.gate.obligations import Task, histories, tasks
 from hitproof.vllm_integration.gate.selection import Selection

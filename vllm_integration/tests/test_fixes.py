@@ -24,7 +24,7 @@ from hitproof.conformance.tests.editing import programs
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
-from hitproof.vllm_integration.fixes.fixes import (
+from hitproof.vllm_integration.fixes.patches import (
     RELEASE,
     UNFIXED,
     Fix,
