@@ -27,8 +27,8 @@ UNFIXED = {
 """Why a fault has no small patch that removes all of it."""
 _HUNK = re.compile(r"^(?=@@ )", re.MULTILINE)
 _FILE = re.compile(r"^(?=--- a/)", re.MULTILINE)
-_BEFORE = re.compile(r"^@@ -(\d+).*\n((?: .*\n)*)", re.MULTILINE)
-"""Where a hunk begins, and its lines before the first that changes."""
+_BEFORE = re.compile(r"^@@ -(\d+).*\n((?: .*\n)*+)(?![+-](?:import|from) )", re.MULTILINE)
+"""Where a hunk begins, and its lines before the first that changes, but for imports."""
 
 
 class FixError(Exception):
