@@ -44,6 +44,7 @@ class VllmCache:
         self._pool = pool
         self._requests = requests
         self._external = attribute(utils, "maybe_convert_block_hash")
+        self._unit_keys: set[bytes] = set()
         self._block_hash_list = attribute(utils, "BlockHashListWithBlockSize")
         self._block_keys: dict[tuple[str, int], list[bytes]] = {}
         # Entries inside blocks are shown only where hits may end inside blocks.
@@ -72,7 +73,10 @@ class VllmCache:
     def unit_keys(self, name: str) -> Sequence[Any]:
         """The request's hashes, one for each hash unit."""
         hashes = [bytes(key) for key in self._requests[name].block_hashes]
-        self._keys |= {self._external(key): key for key in hashes}
+        for key in hashes:
+            if key not in self._unit_keys:
+                self._unit_keys.add(key)
+                self._keys[self._external(key)] = key
         return hashes
 
     def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
