@@ -20,6 +20,19 @@ def linked(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\(faults\.md#(\d+)\)", text)]
 
 
+def wanted() -> set[str]:
+    """The open faults that have a fix or a reason: of managers, and the worst of schedulers."""
+    worst = Divergence.UNSOUND, Divergence.CRASH
+    return {
+        entry.cause
+        for entry in load(LEDGER)
+        if entry.applies_to(RELEASE) and faults.status_of(entry) is CauseStatus.FAULT
+        if not entry.signature.claim.startswith("tier_")
+        if not entry.signature.kind.startswith(("scheduler", "connector"))
+        or entry.signature.divergence in worst
+    }
+
+
 def test_each_open_fault_is_fixed_or_remains() -> None:
     fixed, remaining = linked(fixes.table()), linked(fixes.remaining())
     causes = {entry.cause for entry in load(LEDGER) if entry.applies_to(RELEASE)}
@@ -30,7 +43,11 @@ def test_each_open_fault_is_fixed_or_remains() -> None:
     }
     assert sorted(fixed) == sorted(fault.number for fix in all_fixes() for fault in fix.faults)
     assert sorted([*fixed, *remaining]) == sorted(there)
-    assert {*UNFIXED} == {*remaining}  # each with a reason
+    assert {*UNFIXED} <= {*remaining}
+    assert {fault.number for fault in faults.load() if fault.title in wanted()} <= {
+        *fixed,
+        *UNFIXED,
+    }
     assert fixes.counted().endswith(f"for {len(fixed)} of the {len(there)} open faults")
 
 
