@@ -151,6 +151,9 @@ class Outputs:
         self._context, self.format, self.directory = context, output, directory
         self._files = [self._file(text) for text in written or ()]
         self.formats = {output.value, *(form for form, _ in self._files)}
+        paths = [path for _, path in self._files]
+        if twice := [path for path in paths if paths.count(path) > 1]:
+            raise Refusal(f"--write names {twice[0]} twice; name a file for each format")
         if directory is not None:
             try:
                 writing.prepare(directory)
@@ -171,22 +174,34 @@ class Outputs:
         return form, path
 
     def show(self, answer: Answer) -> None:
-        """Write the answer, and print it as far as the reader wants it."""
+        """Write the answer, and print it as far as the reader wants it.
+
+        It is printed even if it cannot be written, since it can have taken minutes; the exit code
+        then says *usage*.
+        """
         documents = {"json": lambda: as_document(answer.json()), **answer.documents}
+        unwritten = list[Refusal]()
         if (page := answer.page) is not None:
             documents["html"] = lambda: page(self._typed())
         for form, path in self._files:
-            write_text(path, documents[form](), "")
+            try:
+                write_text(path, documents[form](), "; name another file with --write")
+            except Refusal as refusal:
+                unwritten.append(refusal)
         if self.directory is not None and page is not None:
             try:
                 writing.write(self.directory, page(self._typed()))
+                announce(f"report: {self.directory / writing.PAGE}")
             except OSError as error:
-                raise self._refusal(error) from None
-            announce(f"report: {self.directory / writing.PAGE}")
+                unwritten.append(self._refusal(error))
         if self.format in documents:
             _printed(lambda: typer.echo(documents[self.format](), nl=False))
         else:
             self.tell(answer.text)
+        for each in unwritten:
+            typer.echo(f"hitproof: {each}", err=True)
+        if unwritten:
+            raise typer.Exit(int(Verdict.USAGE))
 
     def tell(self, text: Callable[[Console], None]) -> None:
         """Print something for people, if the format is for them."""

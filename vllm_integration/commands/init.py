@@ -13,8 +13,8 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.configuration import FILE
-from hitproof.vllm_integration.commands.frame import Answer, command
-from hitproof.vllm_integration.commands.init_ledger import adopt, comment, run_on, write_new
+from hitproof.vllm_integration.commands.frame import Answer, command, write_text
+from hitproof.vllm_integration.commands.init_ledger import adopt, comment, run_on
 from hitproof.vllm_integration.commands.options import Classes, QuickOnly, Refusal
 from hitproof.vllm_integration.commands.running import resolve
 from hitproof.vllm_integration.gate.policies import chosen_values
@@ -50,16 +50,20 @@ def init(
     standings = adoption.report.policy_changes
     changed = {each.policy.name: each.actual for each in standings if each.actual is not None}
     ledger, every = Path(_LEDGER), all_accepted_reads(LEDGER)
-    write_new(ledger, to_toml(adoption.entries, comment(run.target), every))
+    _write_new(ledger, to_toml(adoption.entries, comment(run.target), every))
     write(ledger, adoption.record)
-    write_new(Path(FILE), _configuration(run.target, run.profile, policies | changed))
+    _write_new(Path(FILE), _configuration(run.target, run.profile, policies | changed))
     Path(_WORKFLOW).parent.mkdir(parents=True, exist_ok=True)
-    write_new(Path(_WORKFLOW), _STEPS)
+    _write_new(Path(_WORKFLOW), _STEPS)
     entries = count(adoption.entries, "entry", "entries")
     typer.echo(f"wrote {FILE}, {_WORKFLOW} and {_LEDGER} with {entries}{adoption.remaining}")
     for name, value in changed.items():
         typer.echo(f"{FILE} sets the policy {name}={value}, which differs from the release's")
     return Answer(adoption.verdict_with(changed))
+
+
+def _write_new(path: Path, text: str) -> None:
+    write_text(path, text, "; make its directory writable, and run it again", "x")
 
 
 def _configuration(target: Target, profile: Profile, policies: Mapping[str, str]) -> str:

@@ -60,7 +60,8 @@ def init_ledger(
     accepted = all_accepted_reads(ledger)
     adoption = adopt(run_on(classes.of(resolve(target)), ledger, scope, limits, policies))
     told = comment(adoption.report.target)
-    write_new(output, to_toml(adoption.entries, told, accepted))
+    text = to_toml(adoption.entries, told, accepted)
+    write_text(output, text, "; name another file with --output", "x")
     write(output, adoption.record)
     line = f"{output} has {count(adoption.entries, 'entry', 'entries')}{adoption.remaining}"
     for standing in adoption.report.policy_changes:
@@ -150,8 +151,3 @@ def comment(target: Target) -> str:
         f"Known divergences of vLLM {' '.join(target.name.split())}, for hitproof check --ledger.\n"
         "Give each entry a reason. `releases` is a version specifier (PEP 440); empty means any."
     )
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet. Raises `Refusal`."""
-    write_text(path, text, "; name another file with --output", "x")

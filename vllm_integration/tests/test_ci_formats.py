@@ -180,6 +180,10 @@ def test_a_comparison_is_printed_and_written(
     assert (form == "markdown") is (result.stdout == table.read_text())
     refused = CliRunner().invoke(cli.app, [*command, "--write", "junit=x"])
     assert refused.exit_code == 2
+    full = CliRunner().invoke(cli.app, [*command, "--write", "sarif=/dev/full"])
+    assert full.exit_code == 2
+    assert full.stdout == result.stdout  # since it can have taken minutes
+    assert "/dev/full cannot be written (No space left on device); name another" in full.stderr
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "0.3.0.dev0"])
