@@ -89,7 +89,7 @@ class BlockPool:
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Take the next free blocks for one request, evicting those that were cached.
 
-        So many must be free.
+        At least that many must be free.
         """
         taken = [self.free.popitem(last=False)[1] for _ in range(num_blocks)]
         for block in taken:

@@ -167,9 +167,9 @@ class EncoderOutputs:
         running: Sequence[str],
         waited: Iterable[str],
     ) -> Iterator[Violation]:
-        """For whom outputs are held, before a step and ``after`` it is planned; see `judge`.
+        """Judge which requests hold outputs, before a step and ``after`` its plan; see `judge`.
 
-        Those who ``waited`` before it may have held an output for a moment.
+        Requests that ``waited`` before it may have held an output for a moment.
         """
         for name, images in self._begun.items():
             for image in images:

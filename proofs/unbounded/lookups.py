@@ -107,12 +107,12 @@ class GroupHit:
         return length // self.group.block_size
 
     def is_long(self, size: Term, length: Term) -> Formula:
-        """Whether so many blocks are those of a hit."""
+        """Whether a hit has exactly this number of blocks."""
         same: Formula = size * self.group.block_size == length
         return same
 
     def is_long_enough(self, size: Term, length: Term) -> Formula:
-        """Whether so many blocks are those of a hit, or more."""
+        """Whether a hit has at most this number of blocks."""
         enough: Formula = size * self.group.block_size >= length
         return enough
 
@@ -161,12 +161,12 @@ class InsideHit(GroupHit):
         return self.here.ceil_div(length, self._size)
 
     def is_long(self, size: Term, length: Term) -> Formula:
-        """Whether so many real blocks are those of a hit."""
+        """Whether a hit has exactly this number of real blocks."""
         same: Formula = size == self.blocks(length)
         return same
 
     def is_long_enough(self, size: Term, length: Term) -> Formula:
-        """Whether so many real blocks are those of a hit, or more."""
+        """Whether a hit has at most this number of real blocks."""
         enough: Formula = size >= self.blocks(length)
         return enough
 
@@ -182,7 +182,7 @@ def _are_entered(
 ) -> Formula:
     """Whether a table has, at the position, the block of an entry that backs a hit.
 
-    That is, for a hit of so many hash units, the entry at the end of the block, and in the last
+    That is, for a hit of that many hash units, the entry at the end of the block, and in the last
     block one at or past the end of the hit; of states, only the one at the end of the hit.
     """
 
@@ -314,7 +314,7 @@ class AnyLookup:
 
     @property
     def shapes(self) -> Shapes:
-        """What invariants of a lookup speak of."""
+        """The values that invariants of a lookup may use."""
         shape = self.shape
         ends = [self.other + self.hit.lookahead(self.other)]
         if self.needed:  # more than one block before the end of what is asked for
@@ -431,7 +431,7 @@ class AnyInsideLookup:
 
     @property
     def shapes(self) -> Shapes:
-        """What invariants of a lookup speak of."""
+        """The values that invariants of a lookup may use."""
         at = self._end(self.here.position)
         return Shapes(
             numbers=(self.most,),

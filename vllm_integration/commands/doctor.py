@@ -58,6 +58,12 @@ def doctor(
     if also is None and is_release(target) and target != NEWEST:
         also = [NEWEST]
     lengths = tuple(dict.fromkeys(prompt or _LENGTHS))
+    unwritable = "{} cannot be written ({}); name another directory with --histories"
+    if histories is not None:  # before the target is asked, which takes long
+        try:
+            histories.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refusal(unwritable.format(histories, error.strerror)) from None
     try:
         wanted = Wanted(read_model(model), with_paths(context.args), lengths, answer, question)
         found = diagnose(resolve(target), [resolve(each) for each in also or ()], wanted, limits)
@@ -69,8 +75,7 @@ def doctor(
         try:
             written = write_histories(found.deployment, found.short, answer, question, histories)
         except OSError as error:
-            sentence = f"{histories} cannot be written ({error.strerror}); name another directory"
-            raise Refusal(f"{sentence} with --histories") from None
+            raise Refusal(unwritable.format(histories, error.strerror)) from None
         for path in written:
             announce(f"history: {path}")
     return Answer(

@@ -48,11 +48,11 @@ class Answer:
 
     Attributes:
         verdict: its value is the exit code.
-        text: prints it for people; nothing where all is printed by then.
+        text: prints it for people; nothing if the command has printed it already.
         json: what it is as JSON.
         documents: the document of each other format, by name.
         page: the page for ``--report``, given the command that made it.
-        of: the result that it tells, which is told the time that the command took.
+        of: the result; its ``seconds`` are set to the time that the command took.
     """
 
     verdict: Verdict
@@ -292,7 +292,7 @@ def command(
         @wraps(function)
         def called(context: typer.Context, **given: Any) -> None:
             started = time.monotonic()
-            # A command may have options of its own that are called so.
+            # Only the frame's own options: `simulate` has a --write of its own.
             if schema is not None:
                 del given["print_schema"]
             output = given.pop("output") if formats else _Plain.TEXT

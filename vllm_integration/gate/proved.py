@@ -39,7 +39,7 @@ class Proved:
             known[name] = _latest(known.get(name, []), digests)
 
     def keep(self) -> None:
-        """Write what was added beside what is in the file, whoever has written that meanwhile."""
+        """Add to the file what was proved, and keep what other processes have written meanwhile."""
         if self._file is None or not self._new:
             return
         with suppress(OSError):

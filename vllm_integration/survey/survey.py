@@ -234,7 +234,8 @@ def read(path: Path = SURVEY) -> list[Release]:
         return _RELEASES.validate_json(path.read_bytes())
     except (OSError, ValueError, KeyError, TypeError) as error:
         # What is not as it should be has a sentence for each field.
-        one = first_of(error, "the file") if isinstance(error, ValidationError) else repr(error)
+        reason = error.strerror if isinstance(error, OSError) else repr(error)
+        one = first_of(error, "the file") if isinstance(error, ValidationError) else reason
         raise LedgerError(
             f"the survey {path} cannot be read ({one}); make it with hitproof survey --format json"
         ) from error

@@ -371,7 +371,7 @@ class CoordinatedInside(Coordinated):
 
     @staticmethod
     def _is_right(group: Group, found: Any, place: int, hit: int, units: int) -> bool:
-        """Whether a block in a table, for a hit of so many hash units, is the right one."""
+        """Whether a block in a table, for a hit of that many hash units, is the right one."""
         end = (place + 1) * units
         if group.kind is GroupKind.FULL_ATTENTION:
             return bool(min(end, hit) - 1 <= found.index < end)

@@ -70,7 +70,7 @@ def compared(
 ) -> Equivalence:
     """Prove both versions equivalent by all of these proofs, or distinguish them by values.
 
-    ``difference`` says how they differ on so many values, some of them like those given.
+    ``difference`` says how they differ on that number of values, some of them like those given.
     """
     if differs := difference(_FIRST, {}):  # mostly it takes no solver
         return Equivalence(Status.REFUTED, differs)
