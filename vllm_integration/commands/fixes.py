@@ -31,7 +31,7 @@ from hitproof.vllm_integration.verdict import Verdict
 
 app = typer.Typer(
     name="fixes",
-    help=f"Patches that remove faults of vLLM {RELEASE}, one for each fault of BUGS.md.",
+    help=f"Patches that remove faults of vLLM {RELEASE}, each with its faults of BUGS.md.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=EXIT_CODES,
