@@ -24,9 +24,9 @@ UNFIXED = {
     12: "a patch that skips the boundary of 0 tokens removes it; where the run of the boundary "
     "after it reaches down to block 0, the codes also count that block, which is a choice, and the "
     "check would have to tell them apart",
-    45: "a patch that counts two states, as the sizing at start-up does, removes it from the "
-    "histories of the ledger, and not from all others; a state for each step in flight would have "
-    "to be counted at start-up, too, or a request that is alone would never be admitted",
+    45: "a patch that counts two states, as the sizing at start-up does, removes it where one step "
+    "is in flight; a state for each further one would have to be counted at start-up, too, or a "
+    "request that is alone would never be admitted",
     184: "a block that is taken out of the cache while its request computes it again is not "
     "registered anew, as `num_cached_block` counts it, so hits would be lost instead",
 }
