@@ -284,8 +284,10 @@ class _Player:
             pool, connector = self._scheduler.pool(), self._history.deployment.connector
             for wrong in chunk_pool.left(pool):
                 self._add(wrong)
-            # What is sent is held until that is over, and the engine may rest meanwhile.
-            if pool.held and connector is not None and not connector.loads:
+            # What is sent is held until that is over, and the engine may rest meanwhile, as it may
+            # in a pause.
+            rests = self._pause is None and connector is not None and not connector.loads
+            if pool.held and rests:
                 self._add(_held(pool.held))
 
     def _judge_rest(self) -> None:
