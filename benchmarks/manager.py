@@ -132,7 +132,7 @@ def play(side: Side, measure: Measure) -> list[int]:
     measure("free", lambda: manager.free(request))
     manager.block_pool.evict_blocks(set(random.Random(0).sample(table, len(table) // 8)))
     hits.append(measure("lookup, scattered", lookup))
-    if not manager.reset_prefix_cache():
+    if not manager.block_pool.reset_prefix_cache():
         raise AssertionError("blocks are held after the request was freed")
     return hits
 

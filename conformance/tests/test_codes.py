@@ -168,9 +168,10 @@ def produced() -> set[str]:
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found |= set(re.findall(r"[a-z]+(?:-[a-z]+)+", node.value)) & set(Code)
         for path in folder.glob("cases/*.toml"):
-            before = "" if path.name == "rows.toml" else r"^(?:code|shows) = \""
-            said = re.findall(rf"{before}([a-z]+(?:-[a-z]+)+)", path.read_text(), re.M)
-            found |= {*said} & set(Code)
+            text = path.read_text(encoding="utf-8")
+            if path.name != "rows.toml":
+                text = "".join(re.findall(r"^(?:code|shows) = .*\n", text, re.M))
+            found |= set(re.findall(r"[a-z]+(?:-[a-z]+)+", text)) & set(Code)
     return found
 
 
