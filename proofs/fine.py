@@ -12,7 +12,7 @@ from typing import Any
 from hitproof.proofs.cases import CASES, FULL, MAMBA, case_name, holds_token, obligation
 from hitproof.proofs.interpretation import Interpretation, Opaque
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from hitproof.proofs.several import alike, some_group, taking_part
+from hitproof.proofs.several import alike, may_serve, some_group, taking_part
 from hitproof.spec import hits
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.releases import fine
@@ -235,17 +235,13 @@ def _served(
     valid = fine.valid_fine_hit(groups, size, length, cap, horizon, entries, holds)
 
     def serves(index: Term, group: Group) -> Formula:
-        shape = geometry(replace(group, block_size=size), size)
-        boundary = length // size
-        run = for_all(
-            0,
-            hits.run_end(shape, boundary),
-            lambda unit: implies(
-                hits.in_required_run(shape, unit, boundary),
-                held(index, unit) & entries(index, unit),
-            ),
+        return may_serve(
+            geometry(replace(group, block_size=size), size),
+            length // size,
+            cap // size,
+            horizon // size,
+            lambda unit: held(index, unit) & entries(index, unit),
         )
-        return (boundary <= cap // size) & (hits.run_end(shape, boundary) <= horizon // size) & run
 
     return valid, serves, hypotheses
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from hitproof.proofs.cases import CASES, FULL, any_group, case_name, lookaheads, obligation
 from hitproof.proofs.interpretation import Interpretation, Opaque
-from hitproof.proofs.obligation import Mutant, Obligation, Statement
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from hitproof.proofs.several import alike, any_valid, on_edges, some_group, taking_part
 from hitproof.spec import hits, retention
 from hitproof.spec.groups import Group, GroupKind
@@ -141,6 +142,15 @@ def _is_full(group: Group) -> Formula:
     return group.kind == FULL
 
 
+def _two_taking_part(at: Interpretation) -> tuple[Any, Group, Group, Hypotheses]:
+    """All groups, and any two of them that take part in prefix caching."""
+    groups, _, group, exists = taking_part(at)
+    another, other_exists = some_group(at, "other")
+    other = groups[another]
+    takes_part = ("so does the other one", other.prefix_cacheable)
+    return groups, group, other, (*exists, *other_exists, takes_part)
+
+
 def _same(group: Group, other: Group) -> Formula:
     """Whether two groups do not differ, not even in the flag."""
     return alike(group, other) & (group.eagle == other.eagle)
@@ -153,9 +163,7 @@ def _same(group: Group, other: Group) -> Formula:
     without_full_attention=("So it does of any two kinds.", {"any_kinds": True}),
 )
 def _suffices(at: Interpretation, any_kinds: bool = False) -> Statement:
-    groups, _, full, exists = taking_part(at)
-    another, other_exists = some_group(at, "other")
-    other = groups[another]
+    groups, full, other, exists = _two_taking_part(at)
 
     def is_one_of_them(_: Term, each: Group) -> Formula:
         return implies(each.prefix_cacheable, _same(each, full) | _same(each, other))
@@ -163,8 +171,6 @@ def _suffices(at: Interpretation, any_kinds: bool = False) -> Statement:
     return Statement(
         (
             *exists,
-            *other_exists,
-            ("so does the other one", other.prefix_cacheable),
             ("the other is of another kind", not_(_is_full(other))),
             *(() if any_kinds else (("the one is of full attention", _is_full(full)),)),
             ("each is the same as one of them", for_each(groups, is_one_of_them)),
@@ -180,9 +186,7 @@ def _suffices(at: Interpretation, any_kinds: bool = False) -> Statement:
     whatever_their_kind=("Any two are the same.", {"whatever": True}),
 )
 def _suffices_only(at: Interpretation, whatever: bool = False) -> Statement:
-    groups, _, group, exists = taking_part(at)
-    another, other_exists = some_group(at, "other")
-    other = groups[another]
+    groups, group, other, exists = _two_taking_part(at)
 
     def is_absent(full: bool) -> Formula:
         return for_each(
@@ -193,8 +197,6 @@ def _suffices_only(at: Interpretation, whatever: bool = False) -> Statement:
     return Statement(
         (
             *exists,
-            *other_exists,
-            ("so does the other one", other.prefix_cacheable),
             ("one pass suffices", sequential.one_pass_suffices(groups)),
         ),
         implies(same_turn, _same(group, other)) & not_(is_absent(True)) & not_(is_absent(False)),

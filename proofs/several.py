@@ -166,6 +166,21 @@ def _all_drop(at: Interpretation, none: bool = True) -> Statement:
     )
 
 
+def may_serve(
+    shape: spec.BlockGeometry,
+    boundary: Term,
+    cap: Term,
+    horizon: Term,
+    has: Callable[[Term], Formula],
+) -> Formula:
+    """Whether a group may serve a boundary and has each block that it requires; all in blocks."""
+    end = hits.run_end(shape, boundary)
+    run = for_all(
+        0, end, lambda block: implies(hits.in_required_run(shape, block, boundary), has(block))
+    )
+    return (boundary <= cap) & (end <= horizon) & run
+
+
 def _hit(at: Interpretation, length: Term) -> tuple[Formula, Callable[[Term, Group], Formula]]:
     """Whether the groups can serve the length, and whether a group has what it requires."""
     alignment, cap, horizon = (at.integer(n) for n in ("alignment", "cap", "horizon"))
@@ -174,16 +189,13 @@ def _hit(at: Interpretation, length: Term) -> tuple[Formula, Callable[[Term, Gro
 
     def serves(index: Term, group: Group) -> Formula:
         size = group.block_size
-        shape, boundary = spec.geometry(group, alignment), length // size
-        run = for_all(
-            0,
-            hits.run_end(shape, boundary),
-            lambda block: implies(
-                hits.in_required_run(shape, block, boundary), cached(index, block)
-            ),
+        return may_serve(
+            spec.geometry(group, alignment),
+            length // size,
+            cap // size,
+            horizon // size,
+            lambda block: cached(index, block),
         )
-        ends = hits.run_end(shape, boundary) <= horizon // size
-        return (boundary <= cap // size) & ends & run
 
     return valid, serves
 
