@@ -83,8 +83,13 @@ _REFUSALS: Mapping[str, Callable[[Verdict, str], str]] = {
 
 
 _USAGE: tuple[type[Exception], ...] = (
-    *(TargetError, LedgerError, EnvironmentFailure, UnknownPolicy, NothingSelected),
+    TargetError,
+    LedgerError,
+    EnvironmentFailure,
+    UnknownPolicy,
+    NothingSelected,
 )
+"""What is wrong with what the user gave; the message names the remedy."""
 
 
 @contextmanager
@@ -297,9 +302,9 @@ def command(
                 del given["print_schema"]
             output = given.pop("output") if formats else _Plain.TEXT
             directory = given.pop("html") if page else None
-            to = output, directory, given.pop("write") if writes else None
+            written = given.pop("write") if writes else None
             with _failures(output, refuses):
-                outputs = Outputs(context, *to)
+                outputs = Outputs(context, output, directory, written)
                 for each, group in groups.items():
                     values = {n: given.pop(n) for n in vars(group).keys() & given.keys()}
                     given[each] = replace(group, **values)
